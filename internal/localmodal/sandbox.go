@@ -17,28 +17,28 @@ import (
 // exitSnapshotLife is how long the image of an ended sandbox is kept.
 const exitSnapshotLife = 30 * 24 * time.Hour
 
-// Exit codes of sandboxes that did not end by themselves. Those of sandboxes that exceeded a limit are not Modal's.
+// Exit codes of sandboxes that were ended. Modal does not have the codes for exceeded limits.
 const (
 	exitTimeout    = 124
 	exitTerminated = 137
 	exitDisk       = 153 // 128+SIGXFSZ
-	exitMemory     = 152 // 128+SIGXCPU, which nothing else in a sandbox ends with
-	exitCPU        = 154 // 128+SIGVTALRM, likewise
+	exitMemory     = 152 // 128+SIGXCPU, which has no other use in a sandbox
+	exitCPU        = 154 // 128+SIGVTALRM, which has no other use either
 )
 
 // sandbox is one sandbox, from the reservation of its name until long after its end.
 type sandbox struct {
 	server *Server
 	probe  *pb.Probe
-	idle   time.Duration // ends it after so long without use; zero means never
+	idle   time.Duration // idle time after which the sandbox ends; zero means never
 	env    map[string]string
 
-	started chan struct{} // closed when it runs, or never will
+	started chan struct{} // closed when it runs or has failed to start
 	done    chan struct{} // closed when it has ended
-	kept    chan struct{} // closed when its files are dealt with, which a full disk may delay
+	kept    chan struct{} // closed when its files are saved or discarded, which a full disk may delay
 
 	// Set before started is closed.
-	failure error // why it never ran
+	failure error // why it failed to start
 	task    *task.Task
 	entry   *task.Execution // nil without a command
 
@@ -51,7 +51,8 @@ func newSandbox(s *Server, r sandboxRecord) *sandbox {
 	return &sandbox{server: s, rec: r, started: make(chan struct{}), done: make(chan struct{}), kept: make(chan struct{})}
 }
 
-// endedSandbox is one that an earlier server ran. Its files are dealt with, unless it is to be concluded.
+// endedSandbox returns a sandbox of an earlier server. Its files are saved or discarded, unless it
+// must still be concluded.
 func endedSandbox(s *Server, r sandboxRecord) *sandbox {
 	sb := newSandbox(s, r)
 	close(sb.started)
@@ -59,7 +60,7 @@ func endedSandbox(s *Server, r sandboxRecord) *sandbox {
 	return sb
 }
 
-// record is how things stand. Treat its maps as read-only.
+// record returns the current record. Its maps must not be modified.
 func (sb *sandbox) record() sandboxRecord {
 	sb.mu.Lock()
 	defer sb.mu.Unlock()
@@ -103,8 +104,8 @@ func (sb *sandbox) result() *pb.GenericResult {
 	return pb.GenericResult_builder{Status: r.Status, Exitcode: r.ExitCode, Exception: r.Reason}.Build()
 }
 
-// finish ends the sandbox with a result, unless something else has already, and
-// returns when it has ended either way.
+// finish ends the sandbox with a result, unless it is already ending, and returns when it has
+// ended.
 func (sb *sandbox) finish(ctx context.Context, status pb.GenericResult_GenericStatus, code int32) {
 	sb.mu.Lock()
 	mine := !sb.ending
@@ -114,7 +115,7 @@ func (sb *sandbox) finish(ctx context.Context, status pb.GenericResult_GenericSt
 		<-sb.done
 		return
 	}
-	// The caller may leave; what has begun is completed.
+	// The end is completed even if the caller disconnects.
 	ctx = context.WithoutCancel(ctx)
 	defer close(sb.done)
 	err := sb.task.Close()
@@ -127,14 +128,15 @@ func (sb *sandbox) finish(ctx context.Context, status pb.GenericResult_GenericSt
 	}
 }
 
-// exceeded notes why the watchdog has ended the sandbox. The files of one that took too much of the disk are not kept.
+// exceeded records why the watchdog has ended the sandbox. The files of a sandbox that exceeded its
+// disk are not kept.
 func (sb *sandbox) exceeded(why *box.ExceededError) (pb.GenericResult_GenericStatus, int32) {
 	sb.mu.Lock()
 	defer sb.mu.Unlock()
 	sb.rec.Reason = why.Text
 	if why.Resource == box.Disk {
 		sb.rec.ExitSnapshot = false
-		return pb.GenericResult_GENERIC_STATUS_FAILURE, exitDisk // of a terminated one the SDK does not return the code
+		return pb.GenericResult_GENERIC_STATUS_FAILURE, exitDisk // the SDK does not return the code of a terminated sandbox
 	}
 	if why.Resource == box.CPU {
 		return pb.GenericResult_GENERIC_STATUS_FAILURE, exitCPU
@@ -142,9 +144,9 @@ func (sb *sandbox) exceeded(why *box.ExceededError) (pb.GenericResult_GenericSta
 	return pb.GenericResult_GENERIC_STATUS_FAILURE, exitMemory
 }
 
-// conclude deals with the files of a dead sandbox and records its end. The
-// result stands even when that fails. On a full disk the files stay until there is
-// space for their image: pending.
+// conclude saves or discards the files of a dead sandbox and records its end. A failure does not
+// change the result. On a full disk it returns pending, and the files stay until there is space for
+// their image.
 func (s *Server) conclude(ctx context.Context, sb *sandbox, status pb.GenericResult_GenericStatus, code int32) (pending bool, err error) {
 	r := sb.record()
 	image, files := "", error(nil)
@@ -152,7 +154,7 @@ func (s *Server) conclude(ctx context.Context, sb *sandbox, status pb.GenericRes
 		image, files = s.claim(ctx, r)
 	}
 	if isFull(files) {
-		sb.mu.Lock() // not on disk: a server that starts meanwhile tries as well
+		sb.mu.Lock() // not on disk, so that a later server also tries
 		sb.rec.Ended, sb.rec.Status, sb.rec.ExitCode = time.Now(), status, code
 		sb.mu.Unlock()
 		s.logger.WarnContext(ctx, "disk full; the exit image is made once there is space", slog.String("sandbox_id", r.ID), slog.Any("error", files))
@@ -168,10 +170,10 @@ func (s *Server) conclude(ctx context.Context, sb *sandbox, status pb.GenericRes
 	}))
 }
 
-// claimAgainAfter is how often a full disk is tried again.
+// claimAgainAfter is the interval of retries on a full disk.
 const claimAgainAfter = time.Second
 
-// concludeLater repeats what a full disk prevented until it succeeds or the server closes.
+// concludeLater retries after a full disk until it succeeds or the server closes.
 func (s *Server) concludeLater(sb *sandbox) {
 	ticker := time.NewTicker(claimAgainAfter)
 	defer ticker.Stop()
@@ -197,9 +199,8 @@ func (s *Server) concludeLater(sb *sandbox) {
 	}
 }
 
-// claim makes an image of what a dead sandbox left. The record comes first: files that were
-// claimed without one would be lost with this process. A call that failed, or was cut
-// short by a crash, may be repeated.
+// claim makes an image of the files of a dead sandbox. It writes the record first: claimed files
+// without a record would be lost with this process. It may be repeated after a failure or a crash.
 func (s *Server) claim(ctx context.Context, r sandboxRecord) (string, error) {
 	h := s.holdNothing()
 	defer h.release()
@@ -234,13 +235,13 @@ func (s *Server) claim(ctx context.Context, r sandboxRecord) (string, error) {
 	return im.ID, s.records.images.Put(im.ID, im)
 }
 
-// exitImage finds the image of an ended sandbox, which may not be finished.
+// exitImage finds the image of an ended sandbox, which may be unfinished.
 func (s *Server) exitImage(sandboxID string) (imageRecord, bool) {
 	return s.records.images.Find(func(i imageRecord) bool { return i.Sandbox == sandboxID })
 }
 
-// supervise ends the sandbox when its time is over, when it is idle for too long, or when it has
-// died.
+// supervise ends the sandbox at the end of its lifetime, when it has been idle for too long, or
+// when it has died.
 func (sb *sandbox) supervise(ctx context.Context) {
 	life := time.NewTimer(time.Until(sb.record().Created.Add(sb.record().Timeout)))
 	defer life.Stop()
@@ -266,7 +267,7 @@ func (sb *sandbox) supervise(ctx context.Context) {
 	}
 }
 
-// exited is closed when the entrypoint has ended; without one, never.
+// exited is closed when the entrypoint has ended; never if there is none.
 func (sb *sandbox) exited() <-chan struct{} {
 	if sb.entry == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// pageSize is how many sandboxes one answer lists.
+// pageSize is the number of sandboxes in one response.
 const pageSize = 100
 
 // sandbox returns a sandbox that has been started, running or not.
@@ -25,7 +25,7 @@ func (s *Server) sandbox(ctx context.Context, id string) (*sandbox, error) {
 	return sb, s.await(ctx, sb)
 }
 
-// snapshotOfSandboxes is all of them as of now.
+// snapshotOfSandboxes returns all current sandboxes.
 func (s *Server) snapshotOfSandboxes() []*sandbox {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +44,7 @@ func (s *Server) routerAccess(sb *sandbox) (*pb.CommandRouterAccess, error) {
 	return pb.CommandRouterAccess_builder{Jwt: token, Url: s.routerURL()}.Build(), nil
 }
 
-// SandboxGetCommandRouterAccess returns where and with which token to reach the inside of a
+// SandboxGetCommandRouterAccess returns the address and the token for access to the inside of a
 // sandbox.
 func (s *Server) SandboxGetCommandRouterAccess(ctx context.Context, q *pb.SandboxGetCommandRouterAccessRequest) (*pb.SandboxGetCommandRouterAccessResponse, error) {
 	sb, err := s.sandbox(ctx, q.GetSandboxId())
@@ -71,7 +71,7 @@ func (s *Server) TaskGetCommandRouterAccess(ctx context.Context, q *pb.TaskGetCo
 	return pb.TaskGetCommandRouterAccessResponse_builder{Jwt: access.GetJwt(), Url: access.GetUrl()}.Build(), nil
 }
 
-// SandboxGetTaskIdV2 leads from a sandbox to what runs in it.
+// SandboxGetTaskIdV2 returns the task of a sandbox.
 func (s *Server) SandboxGetTaskIdV2(ctx context.Context, q *pb.SandboxGetTaskIdRequest) (*pb.SandboxGetTaskIdResponse, error) {
 	sb, err := s.sandbox(ctx, q.GetSandboxId())
 	if err != nil {
@@ -83,11 +83,12 @@ func (s *Server) SandboxGetTaskIdV2(ctx context.Context, q *pb.SandboxGetTaskIdR
 	return pb.SandboxGetTaskIdResponse_builder{TaskId: new(sb.record().TaskID)}.Build(), nil
 }
 
-// endingTime is how long a question waits for the end of a sandbox that is ending, in seconds.
+// endingTime is how long a query waits for the end of a sandbox that is ending, in seconds.
 const endingTime = 5
 
-// SandboxWaitV2 waits for the end, for at most the given time; with none it polls. A sandbox whose processes are already
-// being killed is not said to run, as long as its end takes no more than endingTime.
+// SandboxWaitV2 waits for the end, at most for the given time; without one it polls. It does not
+// report a sandbox as running while its processes are being killed, unless that takes longer than
+// endingTime.
 func (s *Server) SandboxWaitV2(ctx context.Context, q *pb.SandboxWaitRequest) (*pb.SandboxWaitResponse, error) {
 	sb, err := s.sandbox(ctx, q.GetSandboxId())
 	if err != nil {
@@ -132,7 +133,7 @@ func waitFor(ctx context.Context, done <-chan struct{}, seconds float32) error {
 	}
 }
 
-// SandboxTerminateV2 kills a sandbox; one that has ended is unchanged.
+// SandboxTerminateV2 kills a sandbox; it does not change one that has ended.
 func (s *Server) SandboxTerminateV2(ctx context.Context, q *pb.SandboxTerminateRequest) (*pb.SandboxTerminateResponse, error) {
 	sb, err := s.sandbox(ctx, q.GetSandboxId())
 	if err != nil {
@@ -145,7 +146,7 @@ func (s *Server) SandboxTerminateV2(ctx context.Context, q *pb.SandboxTerminateR
 	return pb.SandboxTerminateResponse_builder{ExistingResult: before}.Build(), nil
 }
 
-// SandboxListV2 lists the newest first, before a time if one is given.
+// SandboxListV2 lists sandboxes newest first, before a time if one is given.
 func (s *Server) SandboxListV2(_ context.Context, q *pb.SandboxListRequest) (*pb.SandboxListResponse, error) {
 	env := environment(q.GetEnvironmentName())
 	var found []sandboxRecord
@@ -174,7 +175,7 @@ func (s *Server) matches(q *pb.SandboxListRequest, env string, r sandboxRecord) 
 	if app, ok := s.records.apps.Get(r.AppID); q.GetAppId() == "" && ok && app.Environment != env {
 		return false
 	}
-	// Strictly before: the SDK asks on from the last one it got.
+	// Strictly before: the SDK continues from the last sandbox that it received.
 	if before := q.GetBeforeTimestamp(); before > 0 && seconds(r.Created) >= before {
 		return false
 	}
@@ -188,8 +189,7 @@ func (s *Server) matches(q *pb.SandboxListRequest, env string, r sandboxRecord) 
 
 func seconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
-// SandboxGetFromNameV2 finds the running sandbox of that name, or the last one
-// that had it.
+// SandboxGetFromNameV2 finds the running sandbox with that name, or the last one that had it.
 func (s *Server) SandboxGetFromNameV2(ctx context.Context, q *pb.SandboxGetFromNameRequest) (*pb.SandboxGetFromNameResponse, error) {
 	notFound := status.Errorf(codes.NotFound, "sandbox %q not found", q.GetSandboxName())
 	app, ok := s.app(q.GetEnvironmentName(), q.GetAppName())
@@ -208,13 +208,13 @@ func (s *Server) SandboxGetFromNameV2(ctx context.Context, q *pb.SandboxGetFromN
 	return pb.SandboxGetFromNameResponse_builder{SandboxId: sb.record().ID}.Build(), nil
 }
 
-// SandboxGetFromName is where the SDK looks when the above finds nothing: among
-// the sandboxes of its old backend, of which there are none.
+// SandboxGetFromName is the SDK's fallback if SandboxGetFromNameV2 finds no sandbox: it finds
+// sandboxes of the old backend, of which there are none.
 func (s *Server) SandboxGetFromName(_ context.Context, q *pb.SandboxGetFromNameRequest) (*pb.SandboxGetFromNameResponse, error) {
 	return nil, status.Errorf(codes.NotFound, "sandbox %q not found", q.GetSandboxName())
 }
 
-// latest returns the youngest sandbox of that name. The caller holds s.mu.
+// latest returns the newest sandbox with that name. The caller holds s.mu.
 func (s *Server) latest(appID, name string) *sandbox {
 	var best *sandbox
 	for _, sb := range s.sandboxes {
@@ -226,7 +226,7 @@ func (s *Server) latest(appID, name string) *sandbox {
 	return best
 }
 
-// SandboxSetName names a sandbox that has no name yet.
+// SandboxSetName names a sandbox that does not have a name yet.
 func (s *Server) SandboxSetName(ctx context.Context, q *pb.SandboxSetNameRequest) (*pb.SandboxSetNameResponse, error) {
 	sb, err := s.sandbox(ctx, q.GetSandboxId())
 	if err != nil {

@@ -56,7 +56,7 @@ func TestNamesAreUniqueAmongRunningSandboxes(t *testing.T) {
 func TestOneOfManyCreatesGetsTheName(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, err := b.image.Build(b.ctx, b.app, nil) // the SDK's images are not safe to share before that
+	_, err := b.image.Build(b.ctx, b.app, nil) // the SDK's images cannot be shared before they are built
 	require.NoError(t, err)
 	var mu sync.Mutex
 	var won []*modal.Sandbox
@@ -93,7 +93,7 @@ func TestTags(t *testing.T) {
 	require.Equal(t, []string{one.SandboxID}, b.list(&modal.SandboxListParams{AppID: b.app.AppID}))
 }
 
-// Fifty at a time, and more in all than one page holds.
+// Fifty concurrently, and more in total than a page contains.
 func TestManySandboxesAtOnceAreListedOnceEach(t *testing.T) {
 	t.Parallel()
 	b := alone(t)
@@ -181,7 +181,8 @@ func TestTerminateKillsEverything(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestASandboxThatEndsIsNotSaidToRun: a caller that sees its process killed asks whether the sandbox has ended.
+// TestASandboxThatEndsIsNotSaidToRun, because a caller whose process was killed asks whether the
+// sandbox has ended.
 func TestASandboxThatEndsIsNotSaidToRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -194,7 +195,7 @@ func TestASandboxThatEndsIsNotSaidToRun(t *testing.T) {
 			_, err := sb.Terminate(b.ctx, nil)
 			return err
 		})
-		_, _ = process.Wait(b.ctx, nil) // it ends with the sandbox, whatever is said of it
+		_, _ = process.Wait(b.ctx, nil) // it ends with the sandbox, with any result
 		code, err := sb.Poll(b.ctx, nil)
 		require.NoError(t, err)
 		require.NotNil(t, code, "the sandbox is said to run")

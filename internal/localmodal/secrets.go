@@ -13,9 +13,9 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// PutSecret defines a named secret, as one does on Modal's web page or with `modal secret create`; the Go
-// SDK can only refer to those by name. An empty environment is the default one. The values are kept in the
-// data directory, readable by its owner alone.
+// PutSecret defines a named secret, like Modal's web page or `modal secret create`; the Go SDK can
+// only refer to such secrets by name. An empty environment means the default one. The values are
+// stored in the data directory, readable only for its owner.
 func (s *Server) PutSecret(environmentName, name string, env map[string]string) error {
 	_, err := s.putSecret(pb.SecretGetOrCreateRequest_builder{
 		DeploymentName: name, EnvironmentName: environmentName, EnvDict: env,
@@ -32,8 +32,8 @@ func (s *Server) secret(env, name string) (secretRecord, bool) {
 	return s.records.secrets.Find(func(r secretRecord) bool { return r.Name == name && r.Environment == env })
 }
 
-// SecretGetOrCreate finds a named secret, or keeps the given values: under their
-// name, or without one until the server ends.
+// SecretGetOrCreate finds a named secret, or stores the given values: under their name, or if they
+// have none until the server ends.
 func (s *Server) SecretGetOrCreate(_ context.Context, q *pb.SecretGetOrCreateRequest) (*pb.SecretGetOrCreateResponse, error) {
 	if q.GetDeploymentName() == "" {
 		id := newID("st")
@@ -53,7 +53,7 @@ func (s *Server) SecretGetOrCreate(_ context.Context, q *pb.SecretGetOrCreateReq
 		}
 	}
 	if len(absent) > 0 {
-		// Not codes.NotFound: for that the SDK says that there is no such secret.
+		// Not codes.NotFound, which the SDK reports as a missing secret.
 		return nil, status.Errorf(codes.FailedPrecondition, "Secret is missing key(s): %s", strings.Join(absent, ", "))
 	}
 	return pb.SecretGetOrCreateResponse_builder{
@@ -61,7 +61,7 @@ func (s *Server) SecretGetOrCreate(_ context.Context, q *pb.SecretGetOrCreateReq
 	}.Build(), nil
 }
 
-// putSecret finds the named secret, or makes or replaces it as the creation type says.
+// putSecret finds, creates or replaces the named secret, according to the creation type.
 func (s *Server) putSecret(q *pb.SecretGetOrCreateRequest) (secretRecord, error) {
 	s.naming.Lock()
 	defer s.naming.Unlock()
@@ -95,7 +95,7 @@ func (s *Server) putSecret(q *pb.SecretGetOrCreateRequest) (secretRecord, error)
 	return secret, nil
 }
 
-// SecretDelete forgets a secret. Sandboxes that run keep what they got.
+// SecretDelete deletes a secret. Running sandboxes keep its values.
 func (s *Server) SecretDelete(_ context.Context, q *pb.SecretDeleteRequest) (*emptypb.Empty, error) {
 	s.mu.Lock()
 	delete(s.unnamedSecrets, q.GetSecretId())
@@ -130,7 +130,7 @@ func (s *Server) secretsEnv(ids []string) (map[string]string, error) {
 	return env, nil
 }
 
-// Environment resolves secrets to variables, later ones over earlier ones.
+// Environment resolves secrets to variables; later ones override earlier ones.
 func (s *Server) Environment(sources []*pb.SecretSource) (map[string]string, error) {
 	env := map[string]string{}
 	for _, source := range sources {

@@ -26,44 +26,46 @@ import (
 )
 
 const (
-	// maxMessage is Modal's own bound.
+	// maxMessage is Modal's limit on messages.
 	maxMessage = 100 << 20
-	// sweepInterval is how often things past their time are cleared away.
+	// sweepInterval is the interval between deletions of expired data.
 	sweepInterval = time.Minute
-	// stopParallel is how many sandboxes are ended side by side at a stop.
+	// stopParallel is the number of sandboxes that are ended concurrently at a stop.
 	stopParallel = 8
-	// drainInterval is how often a server that is to stop looks whether sandboxes run.
+	// drainInterval is the interval at which a stopping server checks whether sandboxes are
+	// running.
 	drainInterval = 100 * time.Millisecond
 )
 
 // Options configure a Server.
 type Options struct {
-	// Address to listen on. Only loopback addresses are accepted: the SDK speaks
-	// plaintext to these alone. Default 127.0.0.1:0.
+	// Address is the address to listen on. It must be a loopback address: the SDK uses plaintext
+	// only for these. Default 127.0.0.1:0.
 	Address string
-	// DataDir holds everything that outlives the server. Required; one server at a time.
+	// DataDir is the directory of all persistent data. Required; only one server may use it at a
+	// time.
 	DataDir string
-	// Token is what clients must show. Default: the one kept in DataDir, which is made
+	// Token is the credential that clients must send. Default: the one in DataDir, which is created
 	// at the first start.
 	Token access.Token
-	// Logger. Default: discarded.
+	// Logger receives the log. Default: discarded.
 	Logger *slog.Logger
-	// Isolation is the level to use; New fails where that does not work. Default
-	// box.Auto: namespaces, and in a container the best that works.
+	// Isolation is the level to use; New fails if it does not work. Default box.Auto: namespaces,
+	// and in a container the best level that works.
 	Isolation box.Isolation
-	// Limits are those of each sandbox; a create may ask for narrower ones.
+	// Limits are the limits of each sandbox; a create may request narrower ones.
 	Limits box.Limits
-	// Container is the kind of container that the server is in. Default: detected.
+	// Container is the kind of container that the server runs in. Default: detected.
 	Container string
-	// Copies has sandboxes' roots copied even where they could be overlays.
+	// Copies makes the roots of sandboxes copies even where they could be overlays.
 	Copies bool
 	// Network is the network of sandboxes. Default box.DefaultNetwork.
 	Network box.Network
-	// HostPorts are the ports of this machine's loopback interface that sandboxes reach
-	// as host.overwinter.internal. Default: none.
+	// HostPorts are the ports of this machine's loopback interface that sandboxes can reach as
+	// host.overwinter.internal. Default: none.
 	HostPorts hostports.Set
-	// DrainTimeout is how long a server that is to stop continues to serve while sandboxes run, so that clients can save and end
-	// them. Default 0: it ends them itself.
+	// DrainTimeout is how long a stopping server continues to serve while sandboxes run, so that
+	// clients can save and end them. Default 0: it ends them immediately.
 	DrainTimeout time.Duration
 	// InitPath is the program that sandboxes run as their init; its main must call
 	// ReexecMain first. Default: this program.
@@ -92,9 +94,9 @@ type Server struct {
 	closing    sync.Once
 	closeErr   error
 
-	naming       sync.Mutex // held around find-or-create by name
+	naming       sync.Mutex // serializes find-or-create by name
 	snapshotKeys keyedLocks
-	recipes      keyedLocks // of images, held around find-or-build
+	recipes      keyedLocks // of images; serializes find-or-build
 	layers       layerUse
 
 	mu             sync.Mutex
@@ -106,10 +108,9 @@ type Server struct {
 	unnamedSecrets map[string]map[string]string
 }
 
-// New prepares a server: it locks the data directory, finds out whether this
-// machine can isolate sandboxes (a *box.UnsupportedError says that and why it
-// cannot), recovers what an earlier server left, and listens. The caller must
-// call Run or Close.
+// New prepares a server: it locks the data directory, checks whether this machine can isolate
+// sandboxes (otherwise it returns a *box.UnsupportedError with the reason), recovers the state of
+// an earlier server, and listens. The caller must call Run or Close.
 func New(o Options) (*Server, error) {
 	address, err := loopback(o.Address)
 	if err != nil {
@@ -139,7 +140,7 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// loopback accepts an address that only this machine can reach.
+// loopback validates that only this machine can reach an address.
 func loopback(address string) (string, error) {
 	if address == "" {
 		return "127.0.0.1:0", nil
@@ -148,7 +149,7 @@ func loopback(address string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("address %q: %w", address, err)
 	}
-	// Not every loopback address: the SDK speaks plaintext to these hosts alone.
+	// Not every loopback address: the SDK uses plaintext only for these hosts.
 	if host != "127.0.0.1" && host != "::1" && host != "localhost" {
 		return "", fmt.Errorf("address %q is refused: the local Modal speaks plaintext and listens on 127.0.0.1, ::1 or localhost only", address)
 	}
@@ -204,30 +205,30 @@ func (s *Server) open(o Options, address string) error {
 	return nil
 }
 
-// allowPings lets clients ping. The SDK does so every 30 s whatever it does; by
-// default a server takes that for an attack, and after some minutes hangs up, on
-// everything that the connection carries.
+// allowPings allows keepalive pings of clients. The SDK sends one every 30 s; by default a server
+// takes that for an attack and after some minutes closes the connection, with all its calls.
 func allowPings() grpc.ServerOption {
 	return grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true})
 }
 
-// URL is what MODAL_SERVER_URL must be for the SDK to use this server.
+// URL returns the value of MODAL_SERVER_URL with which the SDK uses this server.
 func (s *Server) URL() string { return "http://" + s.listener.Addr().String() }
 
-// Token is what clients of this server must show.
+// Token returns the credential that clients of this server must send.
 func (s *Server) Token() access.Token { return s.token }
 
-// routerURL names the same listener: the SDK insists on https here, and speaks
-// plaintext nevertheless because the server's host is a loopback one.
+// routerURL returns the URL of the same listener: the SDK requires https here, but uses plaintext
+// nevertheless, because the server's host is a loopback address.
 func (s *Server) routerURL() string { return "https://" + s.listener.Addr().String() }
 
-// Unlimited says why the kernel does not bound the memory and the CPUs of sandboxes; nil where it does.
+// Unlimited returns why the kernel does not bound the memory and the CPUs of sandboxes; nil if it
+// does.
 func (s *Server) Unlimited() error { return s.runtime.Unlimited() }
 
-// Isolation tells how sandboxes are kept apart.
+// Isolation returns the isolation level of sandboxes.
 func (s *Server) Isolation() box.Isolation { return s.runtime.Isolation() }
 
-// Lacks is what sandboxes cannot do that those of the best level can.
+// Lacks returns what sandboxes cannot do compared with those of the best level.
 func (s *Server) Lacks() []box.Lack { return s.runtime.Lacks() }
 
 // Inject makes the next calls of a method fail. For tests.
@@ -250,11 +251,11 @@ func (s *Server) Run(ctx context.Context) error {
 		served <- nil
 	}
 	err = errors.Join(err, s.Close())
-	<-served //nolint:errcheck // it ends because it was stopped
+	<-served //nolint:errcheck // returns because it was stopped
 	return err
 }
 
-// drain waits until clients have ended their sandboxes, or until the time for it is up.
+// drain waits until clients have ended their sandboxes, or for DrainTimeout.
 func (s *Server) drain() {
 	timeout := time.NewTimer(s.drainFor)
 	defer timeout.Stop()
@@ -270,7 +271,7 @@ func (s *Server) drain() {
 	}
 }
 
-// announce says what this server is, and is not.
+// announce logs the properties of this server and what its level lacks.
 func (s *Server) announce(ctx context.Context) {
 	for _, refusal := range s.runtime.Better() {
 		s.logger.WarnContext(ctx, "a better isolation cannot be had here", slog.String("refused", refusal.String()))
@@ -290,8 +291,7 @@ func (s *Server) announce(ctx context.Context) {
 		slog.String("files", files), slog.String("container", s.runtime.Container()), slog.Any("cannot", cannot), slog.String("data_dir", s.dataDir))
 }
 
-// Close ends every sandbox and frees what the server holds. It may be called
-// more than once.
+// Close ends every sandbox and releases all resources. It may be called more than once.
 func (s *Server) Close() error {
 	s.closing.Do(func() { s.closeErr = s.close() })
 	return s.closeErr
@@ -329,7 +329,7 @@ func (s *Server) endAll() {
 	g.SetLimit(stopParallel)
 	for _, sb := range s.snapshotOfSandboxes() {
 		g.Go(func() error {
-			<-sb.started // no call is left that could be starting it: soon
+			<-sb.started // soon, because calls that could start it have ended
 			if sb.failure == nil && sb.task != nil {
 				sb.finish(s.ctx, pb.GenericResult_GENERIC_STATUS_TERMINATED, exitTerminated)
 			}
@@ -339,7 +339,7 @@ func (s *Server) endAll() {
 	_ = g.Wait() // nothing in it fails
 }
 
-// sweep clears away what is past its time.
+// sweep deletes expired data.
 func (s *Server) sweep() {
 	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()

@@ -11,8 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
 )
 
-// shared is the server of all tests that do nothing to it but use it: to start one takes longer
-// than most of them do. Each has its own app there.
+// shared is the server of all tests that only use it, since starting one takes longer than most of
+// them. Each test has its own app.
 var shared sharedServer
 
 type sharedServer struct {
@@ -24,7 +24,7 @@ type sharedServer struct {
 	err    error
 }
 
-// get starts the server with the first test that asks for it.
+// get starts the server when the first test needs it.
 func (s *sharedServer) get() (*localmodal.Server, error) {
 	s.once.Do(func() { s.err = s.start() })
 	return s.server, s.err
@@ -47,7 +47,7 @@ func (s *sharedServer) start() (err error) {
 	return nil
 }
 
-// end stops the server, if any test has asked for it.
+// end stops the server, if it was started.
 func (s *sharedServer) end() (err error) {
 	if s.stop != nil {
 		s.stop()

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// describeTree prints all there is to know about the files of /work.
+// describeTree prints all properties of the files of /work.
 const describeTree = `cd /work && find . -printf '%p %y %m %s %n %l %T@\n' | sed 's/^\(\. d [0-9]* \)[0-9]* /\1/' | sort; ` +
 	`find . -type f | sort | xargs -d '\n' sha256sum; ls -A /etc/profile /var/cache 2>&1 | sort; getfattr -R -d . 2>/dev/null || true`
 
@@ -33,8 +33,8 @@ func TestSnapshotIsExact(t *testing.T) {
 	second := b.createFrom(first, nil)
 	require.Equal(t, tree, b.sh(second, describeTree))
 
-	// On top of it: deletions of what lies in the layer below, a directory that
-	// replaces one, changes of attributes alone, and deletions in the base.
+	// In the second layer: deletions of files of the first one, a directory that replaces another,
+	// changes of attributes only, and deletions in the base.
 	b.sh(second, `
 		cd /work && rm -r gone && rm file && rm -r replaced && mkdir replaced && echo new > replaced/g
 		chmod 600 script && rm /etc/profile && mv sub moved && rm -r /var/cache && mkdir /var/cache`)
@@ -126,7 +126,7 @@ func TestExitSnapshotKeepsWhatWasLeft(t *testing.T) {
 				c.params.Timeout = limit
 			}
 			sb = b.create(&c.params)
-			// Its exit code may be that of a killed process.
+			// The exit code may be that of a killed process.
 			b.try(sb, "sh", "-c", "echo kept > /root/g; touch /root/f")
 		})
 		c.end(sb)
@@ -154,7 +154,7 @@ func TestDirectorySnapshotCanBeMounted(t *testing.T) {
 	_, err = b.client.Sandboxes.Create(b.ctx, b.app, im, nil)
 	require.Error(t, err, "a directory is not a root")
 
-	// The image of a whole root can be mounted, too.
+	// The image of a whole root can also be mounted.
 	require.NoError(t, other.MountImage(b.ctx, "/mnt/root", b.snapshot(sb), nil))
 	require.Equal(t, "x\n", b.sh(other, "cat /mnt/root/data/sub/f"))
 }
@@ -170,6 +170,6 @@ func TestDeletedImageIsGoneButItsSandboxesRunOn(t *testing.T) {
 	require.Equal(t, "x\n", b.sh(user, "cat /root/f"))
 	_, err := b.client.Sandboxes.Create(b.ctx, b.app, im, nil)
 	require.Error(t, err)
-	// What the sandbox leaves is still whole.
+	// The files of the sandbox are still complete.
 	require.Equal(t, "x\n", b.sh(b.createFrom(b.snapshot(user), nil), "cat /root/f"))
 }

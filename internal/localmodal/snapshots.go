@@ -18,7 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/task"
 )
 
-// The router's view of the server: router.Backend.
+// The server implements router.Backend.
 var _ router.Backend = (*Server)(nil)
 
 func (s *Server) byTask(ctx context.Context, id string) (*sandbox, error) {
@@ -31,7 +31,7 @@ func (s *Server) byTask(ctx context.Context, id string) (*sandbox, error) {
 	return sb, s.await(ctx, sb)
 }
 
-// Task returns a task that runs.
+// Task returns a running task.
 func (s *Server) Task(ctx context.Context, id string) (*task.Task, error) {
 	sb, err := s.byTask(ctx, id)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Server) Task(ctx context.Context, id string) (*task.Task, error) {
 	return sb.task, nil
 }
 
-// EndedTask returns also a task that has ended under this server.
+// EndedTask is Task that also returns tasks that have ended under this server.
 func (s *Server) EndedTask(ctx context.Context, id string) (*task.Task, error) {
 	sb, err := s.byTask(ctx, id)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *Server) EndedTask(ctx context.Context, id string) (*task.Task, error) {
 	return sb.task, nil
 }
 
-// Entrypoint returns the process that the sandbox was created with.
+// Entrypoint returns the process with which the sandbox was created.
 func (s *Server) Entrypoint(ctx context.Context, taskID string) (*task.Execution, error) {
 	sb, err := s.byTask(ctx, taskID)
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *Server) Entrypoint(ctx context.Context, taskID string) (*task.Execution
 	return sb.entry, nil
 }
 
-// Probe returns how to find out that the sandbox is ready.
+// Probe returns the sandbox's readiness probe.
 func (s *Server) Probe(ctx context.Context, taskID string) (*pb.Probe, error) {
 	sb, err := s.byTask(ctx, taskID)
 	if err != nil {
@@ -73,8 +73,8 @@ func (s *Server) Probe(ctx context.Context, taskID string) (*pb.Probe, error) {
 	return sb.probe, nil
 }
 
-// Snapshot makes an image of a sandbox, once per key. The call of a client that leaves is aborted;
-// its next attempt starts from scratch.
+// Snapshot makes an image of a sandbox, once per key. If the client disconnects, the call is
+// aborted, and its next attempt starts from scratch.
 func (s *Server) Snapshot(ctx context.Context, q router.SnapshotRequest) (string, error) {
 	t, err := s.Task(ctx, q.TaskID)
 	if err != nil {
@@ -92,7 +92,7 @@ func (s *Server) Snapshot(ctx context.Context, q router.SnapshotRequest) (string
 	}
 	im, err := s.snapshot(ctx, sb, t, q)
 	if err != nil {
-		s.collect(ctx) // a layer may have been made that no image has
+		s.collect(ctx) // there may be a new layer without an image
 		return "", statusOf(err)
 	}
 	return im.ID, nil
@@ -132,7 +132,7 @@ func (s *Server) snapshotRoot(ctx context.Context, h *hold, r sandboxRecord, t *
 	return s.derive(ctx, h, r.Root, layer)
 }
 
-// archivePath is where the tar file of a directory's image lies.
+// archivePath returns the path of the tar file of a directory's image.
 func (s *Server) archivePath(name string) string { return filepath.Join(s.dataDir, "archives", name) }
 
 func (s *Server) snapshotDirectory(h *hold, t *task.Task, dir string) (imageRecord, error) {
@@ -179,7 +179,7 @@ func (s *Server) removeArchives(used map[string]bool) error {
 	return errors.Join(failures...)
 }
 
-// Mount puts an image, or an empty directory, over a directory of a sandbox.
+// Mount mounts an image, or an empty directory, over a directory of a sandbox.
 func (s *Server) Mount(ctx context.Context, taskID, dir, imageID string) error {
 	t, err := s.Task(ctx, taskID)
 	if err != nil {
@@ -201,8 +201,8 @@ func (s *Server) Mount(ctx context.Context, taskID, dir, imageID string) error {
 	return errors.Join(t.Box.Mount(dir, f), f.Close())
 }
 
-// openArchive returns an image as a tar file. One of a whole root is started
-// once to be read as a sandbox would see it.
+// openArchive returns an image as a tar file. An image of a whole root is started once and read as
+// a sandbox would see it.
 func (s *Server) openArchive(ctx context.Context, im imageRecord) (*os.File, error) {
 	if im.Archive != "" {
 		return os.Open(s.archivePath(im.Archive))
@@ -245,7 +245,7 @@ func (s *Server) SandboxGetExitSnapshotV2(ctx context.Context, q *pb.SandboxGetE
 	}
 	id := sb.record().ExitImageID
 	if _, err := s.image(id); err != nil {
-		return pb.SandboxGetExitSnapshotResponse_builder{Error: pb.SandboxGetExitSnapshotResponse_Error_builder{ //nolint:nilerr // the response has it
+		return pb.SandboxGetExitSnapshotResponse_builder{Error: pb.SandboxGetExitSnapshotResponse_Error_builder{ //nolint:nilerr // the response contains the error
 			ErrorCode: pb.SandboxGetExitSnapshotResponse_ERROR_CODE_FILESYSTEM_INCONSISTENT,
 			Message:   "the sandbox's files are not there any more",
 		}.Build()}.Build(), nil

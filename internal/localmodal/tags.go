@@ -23,7 +23,7 @@ func (s *Server) SandboxTagsSetV2(ctx context.Context, q *pb.SandboxTagsSetReque
 	return &emptypb.Empty{}, nil
 }
 
-// SandboxTagsGetV2 returns them.
+// SandboxTagsGetV2 returns a sandbox's tags.
 func (s *Server) SandboxTagsGetV2(ctx context.Context, q *pb.SandboxTagsGetRequest) (*pb.SandboxTagsGetResponse, error) {
 	sb, err := s.sandbox(ctx, q.GetSandboxId())
 	if err != nil {

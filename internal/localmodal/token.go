@@ -16,12 +16,12 @@ const (
 	clientTokenLife = 20 * time.Minute
 	routerTokenLife = time.Hour
 	// routerSubject precedes the task id in the subject of a router token, so that no other token
-	// is accepted as one.
+	// is accepted as a router token.
 	routerSubject = "router:"
 )
 
-// signer issues and checks the JSON web tokens that the SDK expects. Its key
-// lives as long as the server; the SDK fetches a new token when one is refused.
+// signer issues and checks the JSON web tokens that the SDK requires. Its key lives as long as the
+// server; the SDK requests a new token after a refusal.
 type signer struct{ key []byte }
 
 func newSigner() signer {
@@ -53,7 +53,7 @@ func (s signer) issue(subject string, life time.Duration) (string, error) {
 	return text + "." + s.mac(text), nil
 }
 
-// check returns the subject of a token of ours that has not expired.
+// check returns the subject of a token that this signer issued and that has not expired.
 func (s signer) check(token string) (string, error) {
 	cut := strings.LastIndexByte(token, '.')
 	if cut < 0 || !hmac.Equal([]byte(s.mac(token[:cut])), []byte(token[cut+1:])) {

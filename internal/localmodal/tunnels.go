@@ -8,11 +8,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// connectPort is what a connect token is for when nothing else is said.
+// connectPort is the default port of a connect token.
 const connectPort = 8080
 
-// tunnelData returns where the client reaches the sandbox's ports. They speak plain TCP whatever
-// was requested: use Tunnel.TCPSocket, not Tunnel.URL.
+// tunnelData returns the addresses of the sandbox's ports for the client. They are always plain
+// TCP: use Tunnel.TCPSocket, not Tunnel.URL.
 func tunnelData(sb *sandbox) []*pb.TunnelData {
 	if sb.task == nil {
 		return nil

@@ -15,17 +15,17 @@ import (
 
 const nobody = 65534
 
-// Everything that depends on what a user may do, run again as one who may little.
+// Runs all tests that depend on privileges again as an ordinary user.
 func TestAsAnOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 || os.Getenv(testLevel) != "" {
 		t.Skip("is one already, or the run of a single level")
 	}
-	dir, err := os.MkdirTemp("", "ordinary-user-*") //nolint:usetesting // its parents must be open to another user
+	dir, err := os.MkdirTemp("", "ordinary-user-*") //nolint:usetesting // another user must be able to access its parents
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	require.NoError(t, os.Chown(dir, nobody, nobody))
-	program := filepath.Join(dir, "localmodal.test") // where the user may reach it
+	program := filepath.Join(dir, "localmodal.test") // in a place that the user can access
 	copyProgram(t, program)
 
 	for level, tests := range map[box.Isolation]string{

@@ -17,12 +17,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// A volume is a directory of this machine, mounted into every sandbox that asks
-// for it: what one writes, the others see at once. Commit and reload are no-ops.
+// A volume is a directory of this machine, mounted into every sandbox that requests it: changes are
+// immediately visible to the others. Commit and reload are no-ops.
 
 func (s *Server) volumePath(id string) string { return filepath.Join(s.dataDir, "volumes", id) }
 
-// VolumeGetOrCreate finds a volume by name, or makes it if asked to.
+// VolumeGetOrCreate finds a volume by name, or creates it if requested.
 func (s *Server) VolumeGetOrCreate(_ context.Context, q *pb.VolumeGetOrCreateRequest) (*pb.VolumeGetOrCreateResponse, error) {
 	s.naming.Lock()
 	defer s.naming.Unlock()
@@ -39,7 +39,7 @@ func (s *Server) VolumeGetOrCreate(_ context.Context, q *pb.VolumeGetOrCreateReq
 		}
 	}
 	v := volumeRecord{ID: newID("vo"), Name: name, Environment: env}
-	err := os.MkdirAll(s.volumePath(v.ID), 0o755) // what a sandbox sees; its parent is private
+	err := os.MkdirAll(s.volumePath(v.ID), 0o755) // visible to sandboxes; its parent is private
 	if err == nil {
 		err = s.runtime.Adopt(s.volumePath(v.ID))
 	}
@@ -52,7 +52,7 @@ func (s *Server) VolumeGetOrCreate(_ context.Context, q *pb.VolumeGetOrCreateReq
 	return pb.VolumeGetOrCreateResponse_builder{VolumeId: v.ID}.Build(), nil
 }
 
-// VolumeHeartbeat keeps an ephemeral volume alive, which needs nothing here.
+// VolumeHeartbeat keeps an ephemeral volume alive, which requires no action here.
 func (s *Server) VolumeHeartbeat(context.Context, *pb.VolumeHeartbeatRequest) (*emptypb.Empty, error) {
 	return &emptypb.Empty{}, nil
 }
@@ -74,7 +74,7 @@ func (s *Server) volumeMounts(mounts []*pb.VolumeMount) ([]wire.Mount, error) {
 		if _, ok := s.records.volumes.Get(m.GetVolumeId()); !ok {
 			return nil, status.Errorf(codes.NotFound, "volume %s not found", m.GetVolumeId())
 		}
-		sub := filepath.Join("/", m.GetSubPath()) // cannot lead out
+		sub := filepath.Join("/", m.GetSubPath()) // cannot leave the volume
 		if err := s.makeBelow(s.volumePath(m.GetVolumeId()), sub); err != nil {
 			return nil, status.Errorf(codes.InvalidArgument, "volume %s: %v", m.GetVolumeId(), err)
 		}
@@ -85,8 +85,8 @@ func (s *Server) volumeMounts(mounts []*pb.VolumeMount) ([]wire.Mount, error) {
 	return out, nil
 }
 
-// makeBelow makes a directory inside root, refusing symbolic links that sandboxes
-// may have put there to lead out of it.
+// makeBelow creates a directory inside root. It refuses symbolic links, with which sandboxes could
+// redirect it to the outside.
 func (s *Server) makeBelow(root, sub string) error {
 	r, err := os.OpenRoot(root)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package store keeps small records, one JSON file each, so that they survive the process. A record
-// is on disk when Put returns, and whole: it is written next to its place and renamed into it.
+// Package store stores small records, one JSON file each, so that they survive the process. When
+// Put returns, the record is completely on disk: it is written to a temporary file, which is then
+// renamed.
 package store
 
 import (
@@ -19,21 +20,21 @@ import (
 
 const (
 	extension = ".json"
-	stripes   = 64 // writers that may work side by side, give or take
+	stripes   = 64 // approximate number of concurrent writers
 )
 
-// Collection is a set of records by id, all of them also in memory. It is safe
-// for concurrent use. Values are handed out as they are: treat them as read-only.
+// Collection is a set of records by id, all of them also in memory. It is safe for concurrent use.
+// Returned values are shared and must not be modified.
 type Collection[T any] struct {
 	dir   string
 	seed  maphash.Seed
-	locks [stripes]sync.Mutex // of writers, by hash of the id
+	locks [stripes]sync.Mutex // for writers, by hash of the id
 
 	mu      sync.RWMutex
 	records map[string]T
 }
 
-// Open reads the collection in dir, making it if need be. Only the owner may read it.
+// Open reads the collection in dir, and creates it if necessary. Only the owner may read it.
 func Open[T any](dir string) (*Collection[T], error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
@@ -54,7 +55,7 @@ func Open[T any](dir string) (*Collection[T], error) {
 func (c *Collection[T]) load(name string) error {
 	path := filepath.Join(c.dir, name)
 	escaped, ok := strings.CutSuffix(name, extension)
-	if !ok { // left by a write that was cut short
+	if !ok { // left by an interrupted write
 		return os.Remove(path)
 	}
 	id, err := url.PathUnescape(escaped)
@@ -77,14 +78,14 @@ func (c *Collection[T]) path(id string) string {
 	return filepath.Join(c.dir, url.PathEscape(id)+extension)
 }
 
-// lock orders the writers of one record.
+// lock serializes the writers of a record.
 func (c *Collection[T]) lock(id string) func() {
 	mu := &c.locks[maphash.String(c.seed, id)%stripes]
 	mu.Lock()
 	return mu.Unlock
 }
 
-// Put stores a record, replacing the one of that id.
+// Put stores a record and replaces an existing one with that id.
 func (c *Collection[T]) Put(id string, record T) error {
 	defer c.lock(id)()
 	b, err := json.Marshal(record)
@@ -100,7 +101,7 @@ func (c *Collection[T]) Put(id string, record T) error {
 	return nil
 }
 
-// Delete removes a record; one that is not there is fine.
+// Delete removes a record. It returns nil if the record does not exist.
 func (c *Collection[T]) Delete(id string) error {
 	defer c.lock(id)()
 	if err := os.Remove(c.path(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {

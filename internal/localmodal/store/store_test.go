@@ -22,7 +22,7 @@ func TestRecordsSurvive(t *testing.T) {
 	require.NoError(t, c.Put("gone", record{"x"}))
 	require.NoError(t, c.Delete("gone"))
 	require.NoError(t, c.Delete("never was"))
-	// What a kill leaves of a write.
+	// A file that a kill leaves during a write.
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "writing-123"), []byte(`{"Val`), 0o600))
 
 	again, err := Open[record](dir)

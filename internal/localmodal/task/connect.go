@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	tokenParameter = "_modal_connect_token" // of the query or a cookie
+	tokenParameter = "_modal_connect_token" // in the query or a cookie
 	userDataHeader = "X-Verified-User-Data"
 )
 
-// Credentials let their bearer speak HTTP and WebSocket to one port of the task.
+// Credentials give their bearer access to one port of the task by HTTP and WebSocket.
 type Credentials struct{ URL, Token string }
 
 // connectServer is an authenticating reverse proxy into the sandbox.
@@ -35,11 +35,11 @@ type connectServer struct {
 
 type grant struct {
 	port     uint32
-	metadata string // what the sandbox learns about the bearer
+	metadata string // sent to the sandbox with each request of the bearer
 }
 
-// Connect issues a token for a port. metadata reaches the sandbox with every
-// request that bears the token, in X-Verified-User-Data.
+// Connect issues a token for a port. The sandbox gets metadata with every request with the token,
+// in X-Verified-User-Data.
 func (t *Task) Connect(port uint32, metadata string) (Credentials, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,12 +1,13 @@
-// Package task is a running sandbox as Modal's API sees it: processes whose streams can be read
-// from any position, ports reachable from outside, and a measure of how long it has been idle.
+// Package task is a running sandbox from the perspective of Modal's API: processes whose streams
+// can be read from any position, ports that are reachable from outside, and the time since the last
+// use.
 //
 //	client ──stdin──▶ pipe ─▶ process ─▶ pipe ──pump──▶ Output ──Follow──▶ any number of readers
 //
 // Invariants:
 //
-//   - A process runs on when its readers leave; what it writes is kept until the
-//     task is closed or, once it has ended, for Retention.
-//   - A process started twice under one id is started once.
-//   - Close returns when no goroutine and no process of the task is left.
+//   - A process keeps running when its readers disconnect; its output is kept until the task is
+//     closed or, after the end of the process, for Retention.
+//   - Starting a process is idempotent for its id.
+//   - Close returns when all goroutines and processes of the task have ended.
 package task

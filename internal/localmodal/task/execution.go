@@ -14,11 +14,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// drainGrace is how long the output of a process is awaited after its end: a child that it left
-// running may hold its streams open for ever.
+// drainGrace is how long output is read after the end of a process: a remaining child may hold the
+// streams open forever.
 const drainGrace = 250 * time.Millisecond
 
-// ErrStdinClosed is returned for a write to a process that takes no more input.
+// ErrStdinClosed is returned for a write to a process whose input is closed.
 var ErrStdinClosed = errors.New("stdin is closed")
 
 // OffsetError is returned for a write that would leave a gap.
@@ -28,9 +28,9 @@ func (e *OffsetError) Error() string {
 	return fmt.Sprintf("offset %d is past the %d bytes written", e.Offset, e.Written)
 }
 
-// Execution is one process with its streams.
+// Execution is a process with its streams.
 type Execution struct {
-	Stdout, Stderr *Output // nil where the caller did not want it
+	Stdout, Stderr *Output // nil if the caller does not need it
 
 	process *box.Process
 	done    chan struct{}
@@ -44,7 +44,7 @@ type Execution struct {
 	closed  bool
 }
 
-// streams are both ends of a process's three streams.
+// streams contains both ends of a process's three streams.
 type streams struct{ theirs, ours [3]*os.File }
 
 func openStreams() (*streams, error) {
@@ -81,7 +81,7 @@ func (s *streams) closeTheirs() {
 	}
 }
 
-// begin starts the process. finished is called when it and its output are done.
+// begin starts the process. It calls finished when the process and its output have ended.
 func begin(b *box.Box, spec wire.ExecSpec, stdout, stderr *Output, finished func()) (*Execution, error) {
 	s, err := openStreams()
 	if err != nil {
@@ -102,7 +102,7 @@ func begin(b *box.Box, spec wire.ExecSpec, stdout, stderr *Output, finished func
 		<-process.Done()
 		giveUp := time.AfterFunc(drainGrace, func() {
 			now := time.Now()
-			_ = s.ours[1].SetReadDeadline(now) // fails only when it is closed already
+			_ = s.ours[1].SetReadDeadline(now) // fails only if it is already closed
 			_ = s.ours[2].SetReadDeadline(now)
 		})
 		pumps.Wait()
@@ -112,8 +112,8 @@ func begin(b *box.Box, spec wire.ExecSpec, stdout, stderr *Output, finished func
 	return e, nil
 }
 
-// pump moves what a process writes into its stream; without one, it is thrown
-// away, so that the process never waits.
+// pump copies the output of a process to its stream. Without a stream it discards the output, so
+// that the process never blocks.
 func pump(to *Output, from *os.File) {
 	defer from.Close()
 	w := io.Discard
@@ -122,7 +122,7 @@ func pump(to *Output, from *os.File) {
 		defer to.End()
 	}
 	if _, err := io.Copy(w, from); err != nil {
-		_, _ = io.Copy(io.Discard, from) // the stream keeps the error for its readers
+		_, _ = io.Copy(io.Discard, from) // the stream stores the error for its readers
 	}
 }
 
@@ -130,7 +130,7 @@ func (e *Execution) finish() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closed = true
-	_ = e.stdin.Close() // it is not read any more
+	_ = e.stdin.Close() // no process reads it any more
 	e.ended = time.Now()
 	close(e.done)
 }
@@ -145,23 +145,23 @@ func (e *Execution) Exit() (int, syscall.Signal) { return e.process.Exit() }
 // Kill ends the process and its group.
 func (e *Execution) Kill() error { return e.process.Signal(syscall.SIGKILL) }
 
-// Written returns how much of stdin has been passed on, and whether it is closed.
+// Written returns how many bytes have been written to stdin, and whether it is closed.
 func (e *Execution) Written() (uint64, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.written, e.closed
 }
 
-// Write passes data to stdin. offset is that of data in the whole input: what
-// was written before is skipped, so a repeated write is harmless. It waits while
-// the process does not read, until ctx is done.
+// Write writes data to stdin. offset is the offset of data in the whole input: bytes that were
+// written before are skipped, so that writes can be repeated. It blocks while the process does not
+// read, until ctx is done.
 func (e *Execution) Write(ctx context.Context, offset uint64, data []byte, last bool) error {
 	e.writing.Lock()
 	defer e.writing.Unlock()
 	written, closed := e.Written()
 	if closed {
 		if last && offset+uint64(len(data)) <= written {
-			return nil // said before
+			return nil // the end was sent before
 		}
 		return ErrStdinClosed
 	}

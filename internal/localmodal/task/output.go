@@ -9,27 +9,26 @@ import (
 )
 
 const (
-	// inMemory is how much output is kept in memory; all of it goes to a file
-	// when it grows beyond that.
+	// inMemory bounds the output in memory; beyond it, all output moves to a file.
 	inMemory = 256 << 10
-	// chunk is the most that a reader is handed at once.
+	// chunk bounds the data that a reader gets at a time.
 	chunk = 256 << 10
 )
 
 // Output is an append-only stream that readers follow from any offset.
 type Output struct {
-	dir string // for a file, should one be needed
+	dir string // directory of the file
 
 	mu     sync.Mutex
 	memory []byte
 	file   *os.File // unnamed; replaces memory
 	size   int64
 	ended  bool
-	err    error         // why something written is missing
-	grown  chan struct{} // closed and replaced at every change
+	err    error         // why written data is missing
+	grown  chan struct{} // closed and replaced with every change
 }
 
-// newOutput returns an empty stream that may put its content into a file in dir.
+// newOutput returns an empty stream that may move its content to a file in dir.
 func newOutput(dir string) *Output { return &Output{dir: dir, grown: make(chan struct{})} }
 
 // Write appends p.
@@ -75,7 +74,7 @@ func (o *Output) wake() {
 	o.grown = make(chan struct{})
 }
 
-// End says that nothing more will come.
+// End ends the stream.
 func (o *Output) End() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -85,7 +84,7 @@ func (o *Output) End() {
 	}
 }
 
-// Release frees what the stream holds. Readers find it empty.
+// Release frees the content of the stream. Readers then find it empty.
 func (o *Output) Release() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -102,7 +101,8 @@ func (o *Output) Release() error {
 	return f.Close()
 }
 
-// read returns the data at offset, whether it is all, and what to wait for if there is none.
+// read returns the data at offset, whether the stream ends after it, and a channel to wait for if
+// there is none.
 func (o *Output) read(offset int64, buf []byte) (n int, ended bool, grown <-chan struct{}, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -118,8 +118,8 @@ func (o *Output) read(offset int64, buf []byte) (n int, ended bool, grown <-chan
 	return n, false, nil, err
 }
 
-// Follow calls send with one piece after the other, from offset on, until the
-// stream has ended or ctx is done. The piece is valid during the call.
+// Follow calls send with successive pieces of the stream from offset, until the stream has ended or
+// ctx is done. A piece is valid during the call.
 func (o *Output) Follow(ctx context.Context, offset uint64, send func(offset uint64, p []byte) error) error {
 	buf := make([]byte, chunk)
 	at := int64(offset)

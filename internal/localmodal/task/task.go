@@ -15,13 +15,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// Retention is how long a finished process can still be asked about.
+// Retention is how long a finished process can be queried.
 const Retention = 10 * time.Minute
 
 // Options describe a task.
 type Options struct {
 	Box     *box.Box
-	Env     map[string]string // of every process, over the defaults
+	Env     map[string]string // for every process, overrides the defaults
 	Workdir string            // default "/"
 	Scratch string            // a directory for large output; default os.TempDir
 	Inbound []netip.Prefix    // who may use tunnels and connect tokens; nil for all addresses
@@ -48,7 +48,7 @@ type Task struct {
 	connect    *connectServer
 }
 
-// starting is a process on its way; ready is closed when it runs or has failed.
+// starting is a process that is being started; ready is closed when it runs or has failed.
 type starting struct {
 	ready chan struct{}
 	*Execution
@@ -73,25 +73,25 @@ func New(o Options) *Task {
 	return t
 }
 
-// Command says what to run.
+// Command describes a process to start.
 type Command struct {
 	Args       []string
-	FileTools  string            // when set, run the file tools with it instead of Args
-	Env        map[string]string // over the task's
+	FileTools  string            // if set, the file tools run with it instead of Args
+	Env        map[string]string // overrides the task's
 	Workdir    string            // default: the task's
 	Terminal   bool
 	Rows, Cols int
 	Timeout    time.Duration // killed after that; zero means never
-	NoStdout   bool          // throw its output away
+	NoStdout   bool          // discard its output
 	NoStderr   bool
-	Background bool // its running is no use of the task in the sense of Idle
+	Background bool // the process does not count as use of the task (see Idle)
 }
 
 // ErrClosed is returned for a task that has ended.
 var ErrClosed = errors.New("task has ended")
 
-// Start runs a command under an id of the caller's; a second start under the
-// same id returns the first one's process.
+// Start runs a command with an id of the caller; a second start with the same id returns the
+// process of the first.
 func (t *Task) Start(id string, c Command) (*Execution, error) {
 	t.mu.Lock()
 	if t.closed {
@@ -137,7 +137,7 @@ func (t *Task) run(c Command, finished func()) (*Execution, error) {
 		return begin(t.Box, t.spec(c), stdout, stderr, finished)
 	}
 	overdue := make(chan *Execution, 1)
-	timer := time.AfterFunc(c.Timeout, func() { _ = (<-overdue).Kill() }) // fails only when it is over
+	timer := time.AfterFunc(c.Timeout, func() { _ = (<-overdue).Kill() }) // fails only if the process has ended
 	e, err := begin(t.Box, t.spec(c), stdout, stderr, func() {
 		timer.Stop()
 		finished()
@@ -160,7 +160,7 @@ func (t *Task) finished(background bool) {
 	t.group.Done()
 }
 
-// forget drops what ended long ago. The caller holds t.mu.
+// forget drops processes that ended longer than Retention ago. The caller holds t.mu.
 func (t *Task) forget() {
 	maps.DeleteFunc(t.executions, func(_ string, s *starting) bool {
 		select {
@@ -211,7 +211,7 @@ func (t *Task) spec(c Command) wire.ExecSpec {
 	}
 }
 
-// Execution returns the process started under id.
+// Execution returns the process that was started with id.
 func (t *Task) Execution(id string) (*Execution, bool) {
 	t.mu.Lock()
 	s, ok := t.executions[id]
@@ -230,7 +230,7 @@ func (t *Task) Touch() {
 	t.used = time.Now()
 }
 
-// hold counts a use that lasts until the returned function is called.
+// hold counts a use until the returned function is called.
 func (t *Task) hold() func() {
 	t.mu.Lock()
 	t.busy++
@@ -243,8 +243,8 @@ func (t *Task) hold() func() {
 	}
 }
 
-// Idle is for how long the task has been unused: no call, no process but background ones, no open
-// connection.
+// Idle returns how long the task has been unused: without a call, a process except background ones,
+// or an open connection.
 func (t *Task) Idle() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -254,8 +254,8 @@ func (t *Task) Idle() time.Duration {
 	return time.Since(t.used)
 }
 
-// Close kills every process, closes every connection, and returns when all that
-// is done. What processes wrote can still be read. It may be called more than once.
+// Close kills every process, closes every connection, and waits for that. The output of processes
+// can still be read. It may be called more than once.
 func (t *Task) Close() error {
 	t.mu.Lock()
 	t.closed = true
@@ -270,7 +270,7 @@ func (t *Task) Close() error {
 	return nil
 }
 
-// Release frees what a closed task still keeps for readers.
+// Release frees the output that a closed task keeps for readers.
 func (t *Task) Release() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

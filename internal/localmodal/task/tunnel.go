@@ -13,14 +13,14 @@ import (
 
 // Tunnel makes a port of the sandbox reachable from this machine.
 type Tunnel struct {
-	Port     uint32 // inside
+	Port     uint32 // port in the sandbox
 	Host     string
 	HostPort uint32
 
 	listener net.Listener
 }
 
-// Expose opens a tunnel to a port. Each connection counts as a use of the task.
+// Expose opens a tunnel to a port. Open connections count as use of the task.
 func (t *Task) Expose(port uint32) (Tunnel, error) {
 	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -44,7 +44,7 @@ func hostPort(l net.Listener) uint32 {
 	return 0
 }
 
-// Tunnels lists the open tunnels in the order of their opening.
+// Tunnels lists the open tunnels in the order in which they were opened.
 func (t *Task) Tunnels() []Tunnel {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,7 +58,7 @@ func (t *Task) accept(listener net.Listener, port uint32) {
 			return // closed
 		}
 		if !t.admits(conn.RemoteAddr().String()) {
-			_ = conn.Close() // nothing was said
+			_ = conn.Close() // no data was exchanged
 			continue
 		}
 		t.group.Go(func() { t.forward(conn, port) })
@@ -97,15 +97,15 @@ func (t *Task) forward(outside net.Conn, port uint32) {
 	<-back
 }
 
-// copyHalf copies one direction and passes on its end.
+// copyHalf copies one direction and forwards its end of file.
 func copyHalf(to, from net.Conn) {
 	if _, err := io.Copy(to, from); err != nil {
-		_ = to.Close() // a broken connection breaks as a whole
+		_ = to.Close() // a failure closes both directions
 		_ = from.Close()
 		return
 	}
 	if tcp, ok := to.(*net.TCPConn); ok {
-		_ = tcp.CloseWrite() // fails when the other direction has ended it all
+		_ = tcp.CloseWrite() // fails if the other direction has closed the connection
 	}
 }
 
@@ -128,12 +128,12 @@ func (t *Task) closeListeners() error {
 	return err
 }
 
-// Reachable reports whether something inside listens on port.
+// Reachable reports whether a process in the sandbox listens on port.
 func (t *Task) Reachable(ctx context.Context, port uint32) bool {
 	conn, err := t.dial(ctx, port)
 	if err != nil {
 		return false
 	}
-	_ = conn.Close() // it has answered everything
+	_ = conn.Close() // the connect was the test
 	return true
 }

@@ -2,22 +2,22 @@ package tracer
 
 import "golang.org/x/sys/unix"
 
-// A call's handling. Arguments are named by their position.
+// call describes how a system call is handled. Arguments are given by position.
 type call struct {
 	paths   []pathArgument
 	special func(t *Tracer, k *task, c *stop) outcome // instead of paths
 }
 
-// pathArgument is a path that a call takes.
+// pathArgument is a path argument of a call.
 type pathArgument struct {
 	path     int
-	dir      int // argument with the directory it starts from; none for the current one
+	dir      int // argument with the starting directory; none for the current one
 	follow   bool
-	flags    int    // argument whose flag turns follow around; none without
+	flags    int    // argument with the flag that inverts follow; none if there is none
 	flag     uint64 // that flag
-	changes  bool   // the call makes, removes or alters what is there
-	modeArg  int    // argument with what is asked of access(2); none without
-	contents bool   // it changes the contents alone
+	changes  bool   // the call creates, removes or changes the file
+	modeArg  int    // argument with the mode of access(2); none if there is none
+	contents bool   // only the contents are changed
 }
 
 const none = -1
@@ -37,7 +37,7 @@ func (p pathArgument) turned(arg int, flag uint64) pathArgument {
 
 func on(paths ...pathArgument) call { return call{paths: paths} }
 
-// calls are the system calls that have paths, by number.
+// calls are the system calls with paths, by number.
 var calls map[uint64]call
 
 func init() { // the handlers reach the table through the tracer

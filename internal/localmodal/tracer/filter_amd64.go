@@ -15,12 +15,11 @@ const (
 	dataArch   = 4
 )
 
-// x32 marks the numbers of an interface whose paths we would not see.
+// x32 marks the numbers of an interface whose paths the tracer would not see.
 const x32 = 0x40000000
 
-// filter is a program for the kernel: it stops a process at the calls that have
-// paths and lets the others pass. Calls of other instruction sets, and those whose
-// paths cannot be seen, do not exist.
+// filter returns a seccomp program that stops a process at calls with paths and allows all others.
+// It makes calls of other instruction sets, and calls whose paths are not visible, appear missing.
 func filter() []unix.SockFilter {
 	const absent = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
 	load := func(offset uint32) unix.SockFilter {
@@ -43,13 +42,13 @@ func filter() []unix.SockFilter {
 	return append(program, answer(unix.SECCOMP_RET_ALLOW))
 }
 
-// encode writes the program into a process's memory at address, after the header that the kernel
-// expects.
+// encode encodes the program for a process's memory at address, after the header that the kernel
+// requires.
 func encode(program []unix.SockFilter, address uint64) []byte {
 	var b bytes.Buffer
 	header := []any{uint64(len(program)), address + 16} // the length is 16 bits and padding
 	for _, field := range append(header, program) {
-		_ = binary.Write(&b, binary.NativeEndian, field) // a buffer takes it all
+		_ = binary.Write(&b, binary.NativeEndian, field) // a write to a buffer never fails
 	}
 	return b.Bytes()
 }

@@ -8,18 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Each thread of a traced process has a slot in a mapping that the tracer makes in
-// the process's memory: translated arguments must stand somewhere, and a stack may
-// end anywhere.
+// Each thread of a traced process has a slot for translated arguments in a mapping that the tracer
+// creates in the process's memory. A stack could not be used, since it may end anywhere.
 const (
 	slots    = 128
 	slotSize = 64 << 10
 	scratch  = slots * slotSize
 )
 
-// memory is an address space.
+// memory is the address space of a process.
 type memory struct {
-	scratch uint64 // of the mapping; 0 before there is one
+	scratch uint64 // address of the mapping; 0 if there is none yet
 	next    int
 	free    []int
 }
@@ -31,7 +30,7 @@ func (m *memory) take() int {
 		return slot
 	}
 	m.next++
-	return (m.next - 1) % slots // beyond, threads share: their calls would have to meet within microseconds
+	return (m.next - 1) % slots // further threads share slots: a conflict requires calls within microseconds of each other
 }
 
 func (m *memory) release(slot int) { m.free = append(m.free, slot) }
@@ -55,7 +54,7 @@ func write(tid int, address uint64, data []byte) error {
 	return err
 }
 
-// readString reads up to a zero byte, page by page: the next one may not be there.
+// readString reads up to a zero byte, page by page, since the next page may not be mapped.
 func readString(tid int, address uint64, limit int) (string, error) {
 	page := uint64(os.Getpagesize())
 	var text []byte

@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxScripts is how many interpreters may be scripts themselves, as in the kernel.
+// maxScripts bounds the interpreters that are scripts themselves, like in the kernel.
 const maxScripts = 4
 
-// Script finds what the kernel would execute: the program at outside, or if that
-// is a script, its interpreter, with the words that then stand for the first
-// argument. Inside is what the program was called.
+// Script returns the program that the kernel would execute: the one at outside or, if that is a
+// script, its interpreter, with the words that replace the first argument. inside is the name by
+// which the program was called.
 func (v *View) Script(outside, inside string, who Process) (string, []string, error) {
 	var words []string
 	for range maxScripts + 1 {
@@ -30,7 +30,7 @@ func (v *View) Script(outside, inside string, who Process) (string, []string, er
 		}
 		words = append([]string{interpreter}, words...)
 		if !path.IsAbs(interpreter) {
-			return outside, nil, nil // rare enough for the kernel to see to
+			return outside, nil, nil // rare enough to be left to the kernel
 		}
 		place, err := v.Resolve(interpreter, true, who)
 		if err != nil {
@@ -41,7 +41,7 @@ func (v *View) Script(outside, inside string, who Process) (string, []string, er
 	return "", nil, unix.ELOOP
 }
 
-// hashbang returns the first line of a script that may be executed.
+// hashbang returns the first line of an executable script.
 func hashbang(file string) (string, bool) {
 	if unix.Access(file, unix.X_OK) != nil {
 		return "", false
@@ -51,7 +51,7 @@ func hashbang(file string) (string, bool) {
 		return "", false
 	}
 	head := make([]byte, 256)
-	n, _ := f.Read(head) // an unreadable one is not a script
+	n, _ := f.Read(head) // an unreadable file is not a script
 	_ = f.Close()        // read only
 	text, ok := strings.CutPrefix(string(head[:n]), "#!")
 	if !ok {

@@ -11,18 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stop is a thread that stands before a system call.
+// stop is a thread that is stopped before a system call.
 type stop struct {
 	task    *task
 	regs    unix.PtraceRegs
-	used    uint64 // of the slot
+	used    uint64 // used bytes of the slot
 	changed bool   // an argument has been replaced
 }
 
-// outcome is what a handler makes of a call. With neither it is made.
+// outcome is a handler's decision about a call. If neither field is set, the call is executed.
 type outcome struct {
-	err   error   // it fails with that
-	value *uint64 // it is not made, and gives that
+	err   error   // the call fails with this error
+	value *uint64 // the call is skipped and returns this value
 }
 
 var proceed = outcome{}
@@ -67,33 +67,33 @@ func (t *Tracer) callMade(k *task) {
 		t.skip(s, before, *o.value)
 	case s.changed:
 		k.saved, k.doing = before, restoring
-		_ = unix.PtraceSetRegs(k.tid, &s.regs) // fails when it was killed meanwhile
+		_ = unix.PtraceSetRegs(k.tid, &s.regs) // fails if it was killed meanwhile
 	}
 	t.resume(k, 0)
 }
 
-// skip has the call not made, but answered.
+// skip skips the call and sets its result.
 func (t *Tracer) skip(s *stop, before unix.PtraceRegs, value uint64) {
 	before.Orig_rax, before.Rax = math.MaxUint64, value
-	_ = unix.PtraceSetRegs(s.task.tid, &before) // fails when it was killed meanwhile
+	_ = unix.PtraceSetRegs(s.task.tid, &before) // fails if it was killed meanwhile
 }
 
-// allocate has the thread map memory for us instead of what it wanted, which it
-// will be let to want again.
+// allocate replaces the thread's call by one that maps memory for the tracer. The thread then
+// repeats its own call.
 func (t *Tracer) allocate(k *task, s *stop) {
 	k.saved, k.doing = s.regs, allocating
 	s.regs.Orig_rax, s.regs.Rax = unix.SYS_MMAP, unix.SYS_MMAP
 	s.regs.Rdi, s.regs.Rsi, s.regs.Rdx = 0, scratch, unix.PROT_READ|unix.PROT_WRITE
 	s.regs.R10, s.regs.R8, s.regs.R9 = unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE, math.MaxUint64, 0
-	_ = unix.PtraceSetRegs(k.tid, &s.regs) // fails when it was killed meanwhile
+	_ = unix.PtraceSetRegs(k.tid, &s.regs) // fails if it was killed meanwhile
 	t.resume(k, 0)
 }
 
-// syscallSize is that of the instruction.
+// syscallSize is the size of the syscall instruction.
 const syscallSize = 2
 
-// callDone restores the arguments that were replaced for a call: a program may count on finding
-// them.
+// callDone restores the arguments that were replaced for a call, since a program may rely on their
+// values.
 func (t *Tracer) callDone(k *task) {
 	var regs unix.PtraceRegs
 	if unix.PtraceGetRegs(k.tid, &regs) != nil {
@@ -108,18 +108,18 @@ func (t *Tracer) callDone(k *task) {
 		regs = k.saved
 		regs.Orig_rax = math.MaxUint64
 		if int64(address) < 0 && int64(address) > -4096 {
-			regs.Rax = address // no memory: the call fails with that
+			regs.Rax = address // no memory: the call fails with this error
 		} else {
 			k.memory.scratch = address
 			regs.Rip, regs.Rax = regs.Rip-syscallSize, k.saved.Orig_rax
 		}
 	}
 	k.doing = nothing
-	_ = unix.PtraceSetRegs(k.tid, &regs) // fails when it was killed meanwhile
+	_ = unix.PtraceSetRegs(k.tid, &regs) // fails if it was killed meanwhile
 	t.resume(k, 0)
 }
 
-// write writes data into the thread's slot and returns where.
+// write writes data to the thread's slot and returns its address.
 func (s *stop) write(data []byte) (uint64, error) {
 	if s.used+uint64(len(data)) > slotSize {
 		return 0, unix.E2BIG
@@ -131,7 +131,7 @@ func (s *stop) write(data []byte) (uint64, error) {
 
 func (s *stop) writeString(text string) (uint64, error) { return s.write(append([]byte(text), 0)) }
 
-// replace makes an argument point to another path.
+// replace replaces a path argument.
 func (s *stop) replace(argument int, text string) error {
 	address, err := s.writeString(text)
 	if err != nil {
@@ -169,12 +169,12 @@ func (t *Tracer) translate(s *stop, paths []pathArgument) outcome {
 	return proceed
 }
 
-// place finds where a path argument leads, and what it said. An empty place is one
-// to be left to the kernel.
+// place resolves a path argument, and returns the place and the original text. An empty place means
+// that the call is left to the kernel.
 func (t *Tracer) place(s *stop, dir, argument int, follow bool) (Place, string, error) {
 	address := *s.argument(argument)
 	if address == 0 {
-		return Place{}, "", nil // the descriptor itself, or a fault
+		return Place{}, "", nil // the descriptor itself, or an invalid address
 	}
 	text, err := readString(s.task.tid, address, unix.PathMax)
 	if err != nil || text == "" {
@@ -194,13 +194,13 @@ func (t *Tracer) resolve(k *task, from int32, text string, follow bool) (Place, 
 		if !ok {
 			return Place{}, nil
 		}
-		// Not cleaned: what comes after a link depends on it.
+		// Not cleaned: ".." after a link depends on the link's target.
 		text = base + "/" + text
 	}
 	return t.view.Resolve(text, follow, Process{Group: k.group, Thread: k.tid})
 }
 
-// directory is where a relative path starts from, inside.
+// directory returns the inside directory at which a relative path starts.
 func (t *Tracer) directory(k *task, from int32) (string, bool) {
 	link := "/proc/" + strconv.Itoa(k.tid) + "/cwd"
 	if from != unix.AT_FDCWD {
@@ -230,7 +230,7 @@ func (t *Tracer) open(k *task, s *stop) outcome {
 			return failed(err)
 		}
 		if how, err := readWord(k.tid, s.regs.Rdx+16); err == nil && how != 0 {
-			return proceed // it stays below a directory by itself
+			return proceed // the call itself stays below a directory
 		}
 	}
 	follow := flags&unix.O_NOFOLLOW == 0 && flags&(unix.O_CREAT|unix.O_EXCL) != unix.O_CREAT|unix.O_EXCL
@@ -286,7 +286,7 @@ func (t *Tracer) getcwd(k *task, s *stop) outcome {
 	return result(len(inside) + 1)
 }
 
-// readlink answers itself if a link of /proc points outside.
+// readlink provides the result itself if a link of /proc points outside.
 func (t *Tracer) readlink(k *task, s *stop) outcome {
 	dir, argument := none, 0
 	if s.regs.Orig_rax == unix.SYS_READLINKAT {
@@ -317,13 +317,13 @@ func (t *Tracer) readlink(k *task, s *stop) outcome {
 	return proceed
 }
 
-// Of struct sockaddr_un.
+// Layout of struct sockaddr_un.
 const (
 	familySize = 2
 	maxAddress = 108
 )
 
-// address translates the paths of local sockets, which have little room.
+// address translates the paths of local sockets, whose length is very limited.
 func (t *Tracer) address(k *task, s *stop) outcome {
 	pointer, length := 1, 2
 	if s.regs.Orig_rax == unix.SYS_SENDTO {
@@ -366,8 +366,8 @@ func (t *Tracer) address(k *task, s *stop) outcome {
 	return proceed
 }
 
-// exec translates the path of a program. The interpreter that a script names is executed in its
-// place: the kernel would look for it outside, and would pass it the script's path there.
+// exec translates the path of a program. For a script, it executes the interpreter instead: the
+// kernel would look it up outside, and would pass it the outside path of the script.
 func (t *Tracer) exec(k *task, s *stop) outcome {
 	dir, argument, flags := none, 0, uint64(0)
 	if s.regs.Orig_rax == unix.SYS_EXECVEAT {
@@ -398,7 +398,7 @@ func (t *Tracer) exec(k *task, s *stop) outcome {
 	return proceed
 }
 
-// prepend puts words in the place of a vector's first.
+// prepend replaces the first word of a vector by words.
 func (s *stop) prepend(argument int, words []string) error {
 	var vector []uint64
 	for _, w := range words {

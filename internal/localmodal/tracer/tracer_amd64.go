@@ -18,8 +18,8 @@ import (
 const options = unix.PTRACE_O_EXITKILL | unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACESECCOMP | unix.PTRACE_O_TRACEEXEC |
 	unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEVFORKDONE
 
-// Ended is called for every process that has ended, with its status. It runs on the tracer's thread
-// and must not call the tracer.
+// Ended is called for every ended process, with its status. It runs on the tracer's thread and must
+// not call the tracer.
 type Ended func(pid int, status syscall.WaitStatus)
 
 // Tracer runs processes in a View. It is safe for concurrent use. No other part
@@ -28,15 +28,15 @@ type Tracer struct {
 	view     *View
 	ended    Ended
 	commands chan func()
-	events   chan struct{} // something has happened to a process
-	handled  chan struct{} // and has been dealt with
+	events   chan struct{} // a process has an event
+	handled  chan struct{} // the event has been handled
 	born     chan struct{} // there is a process to wait for
 
-	// Of the tracer's thread alone.
+	// Used only by the tracer's thread.
 	tasks   map[int]*task
 	frozen  bool
 	ending  bool
-	waiters []chan struct{} // notified at each event
+	waiters []chan struct{} // notified of each event
 }
 
 // task is a thread of a traced process.
@@ -45,17 +45,17 @@ type task struct {
 	memory     *memory
 	slot       int
 	doing      doing
-	saved      unix.PtraceRegs // as the call was made
+	saved      unix.PtraceRegs // registers at the start of the call
 
-	parked    bool // came to a stop before its parent reported it
-	held      bool // stopped, and continues only with a thaw
-	signal    int  // to be given then
-	listening bool // in a group stop, which it leaves by itself
+	parked    bool // stopped before its parent reported it
+	held      bool // stopped until the thaw
+	signal    int  // signal to deliver at the thaw
+	listening bool // in a group stop, which ends with SIGCONT
 	vforked   bool // waits for its child inside the kernel
-	gone      bool // has ended, and is not to be waited for yet
+	gone      bool // has ended, but cannot be waited for yet
 }
 
-// doing is what happens at the end of the current system call.
+// doing is the action at the end of the current system call.
 type doing int
 
 const (
@@ -75,8 +75,8 @@ func New(view *View, ended Ended) (*Tracer, error) {
 	return t, nil
 }
 
-// wait notifies the tracer's thread, which cannot wait for two sources at once, of an event of a
-// process.
+// wait notifies the tracer's thread of an event of a process, because that thread cannot wait for
+// two sources at once.
 func (t *Tracer) wait() {
 	for {
 		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT|unix.WALL, nil)
@@ -91,7 +91,7 @@ func (t *Tracer) wait() {
 }
 
 func (t *Tracer) loop() {
-	runtime.LockOSThread() // the kernel takes orders from the thread that traces alone
+	runtime.LockOSThread() // the kernel only accepts ptrace requests of the tracing thread
 	for {
 		select {
 		case f := <-t.commands:
@@ -134,8 +134,8 @@ func (t *Tracer) do(f func()) {
 	done.Wait()
 }
 
-// Start starts a process. The path and the directory of attr are outside ones. Ended is called for
-// it at the earliest when this and after have returned.
+// Start starts a process. The path and the directory of attr are outside paths. Ended is not called
+// for it before Start and after have returned.
 func (t *Tracer) Start(path string, args []string, attr *syscall.ProcAttr, after func(pid int)) (err error) {
 	t.do(func() {
 		if t.ending {
@@ -152,7 +152,7 @@ func (t *Tracer) Start(path string, args []string, attr *syscall.ProcAttr, after
 
 func (t *Tracer) start(path string, args []string, attr *syscall.ProcAttr) (int, error) {
 	attr.Sys.Ptrace = true
-	attr.Sys.Pdeathsig = syscall.SIGKILL // until its tracing sees to it
+	attr.Sys.Pdeathsig = syscall.SIGKILL // until tracing ensures it
 	pid, err := syscall.ForkExec(path, args, attr)
 	if err != nil {
 		return 0, fmt.Errorf("exec %s: %w", path, err)
@@ -173,9 +173,9 @@ func (t *Tracer) start(path string, args []string, attr *syscall.ProcAttr) (int,
 	return pid, nil
 }
 
-// adopt takes a process that has asked to be traced and is at its first instruction. It gets the
-// filter, and is traced again in the mode that knows group stops and interruptions, which the
-// process itself cannot request.
+// adopt takes over a process that has requested to be traced and is at its first instruction. It
+// installs the filter, and traces the process again in the mode that supports group stops and
+// interruptions, which the process itself cannot request.
 func adopt(pid int) error {
 	if err := expect(pid, unix.SIGTRAP); err != nil {
 		return err
@@ -215,8 +215,8 @@ func expect(pid int, signal unix.Signal) error {
 	}
 }
 
-// install has the process install the filter on itself, by two system calls put
-// where it stands.
+// install makes the process install the filter, by two system calls written at its current
+// instruction.
 func install(pid int) error {
 	var regs unix.PtraceRegs
 	if err := unix.PtraceGetRegs(pid, &regs); err != nil {
@@ -230,7 +230,7 @@ func install(pid int) error {
 	if _, err := unix.PtracePokeText(pid, uintptr(regs.Rip), calling); err != nil {
 		return err
 	}
-	address := regs.Rsp&^15 - 32<<10 // free: nothing has run yet
+	address := regs.Rsp&^15 - 32<<10 // unused, since the process has not run yet
 	program := filter()
 	if err := write(pid, address, encode(program, address)); err != nil {
 		return err
@@ -271,7 +271,7 @@ func ptrace(request, pid int, data uint64) error {
 	return nil
 }
 
-// event deals with one thing that has happened to a thread.
+// event handles one event of a thread.
 func (t *Tracer) event(pid int, status unix.WaitStatus) {
 	k := t.tasks[pid]
 	if !status.Stopped() {
@@ -312,15 +312,15 @@ func (t *Tracer) event(pid int, status unix.WaitStatus) {
 			t.resume(k, 0)
 			return
 		}
-		// A group stop: it lasts until a SIGCONT, which is reported by itself.
+		// A group stop lasts until a SIGCONT, which is reported separately.
 		k.listening = true
-		_ = ptrace(unix.PTRACE_LISTEN, k.tid, 0) // fails when it was killed meanwhile
+		_ = ptrace(unix.PTRACE_LISTEN, k.tid, 0) // fails if it was killed meanwhile
 	default:
 		t.resume(k, 0)
 	}
 }
 
-// resume lets a thread continue, now or with the thaw.
+// resume continues a thread, now or with the thaw.
 func (t *Tracer) resume(k *task, signal int) {
 	if t.frozen {
 		k.held, k.signal = true, signal
@@ -328,9 +328,9 @@ func (t *Tracer) resume(k *task, signal int) {
 	}
 	request := unix.PTRACE_CONT
 	if k.doing != nothing {
-		request = unix.PTRACE_SYSCALL // up to the end of the call
+		request = unix.PTRACE_SYSCALL // run to the end of the call
 	}
-	_ = ptrace(request, k.tid, uint64(signal)) // fails when it was killed meanwhile
+	_ = ptrace(request, k.tid, uint64(signal)) // fails if it was killed meanwhile
 }
 
 const (
@@ -338,11 +338,11 @@ const (
 	cloneVM     = 0x100
 )
 
-// bear takes in the child that a thread has made.
+// bear starts tracking the child that a thread has created.
 func (t *Tracer) bear(k *task) {
 	message, err := unix.PtraceGetEventMsg(k.tid)
 	if err != nil {
-		return // it was killed, and the child will be taken for an early one
+		return // it was killed, and the child will be handled as one that stopped early
 	}
 	pid := int(message)
 	flags := t.cloneFlags(k)
@@ -358,7 +358,7 @@ func (t *Tracer) bear(k *task) {
 	child.slot = child.memory.take()
 	early := t.tasks[pid]
 	if early != nil && !early.parked {
-		return // it was taken for an orphan, and does well on its own
+		return // it was handled as an orphan and needs no parent
 	}
 	t.tasks[pid] = child
 	if early != nil {
@@ -366,8 +366,8 @@ func (t *Tracer) bear(k *task) {
 	}
 }
 
-// unpark continues those whose parents may have been killed before they could report them. What
-// they really share does not matter: they get separate scratch memory.
+// unpark continues children whose parents may have been killed before they could report them. They
+// get separate scratch memory, regardless of what they actually share.
 func (t *Tracer) unpark() {
 	for _, k := range t.tasks {
 		if k.parked {
@@ -411,7 +411,7 @@ func (t *Tracer) cloneFlags(k *task) uint64 {
 	return 0
 }
 
-// executed makes a thread the only one of its process, with a new memory.
+// executed makes a thread the only one of its process, with a new address space.
 func (t *Tracer) executed(k *task) {
 	if former, err := unix.PtraceGetEventMsg(k.tid); err == nil && int(former) != k.tid {
 		if other := t.tasks[int(former)]; other != nil {
@@ -425,16 +425,16 @@ func (t *Tracer) executed(k *task) {
 	t.resume(k, 0)
 }
 
-// freezeTimeout bounds the wait for threads that are in the middle of something.
+// freezeTimeout bounds the wait for threads to stop.
 const freezeTimeout = 5 * time.Second
 
-// Freeze stops every process, and returns when each has come to a stop.
+// Freeze stops every process, and returns when all have stopped.
 func (t *Tracer) Freeze() error {
 	return t.until(freezeTimeout, func() {
 		t.frozen = true
 		for _, k := range t.tasks {
 			if !k.still() {
-				// A first thread that has ended before the others stays until they end.
+				// A main thread that has ended before the others remains until they end.
 				k.gone = errors.Is(ptrace(unix.PTRACE_INTERRUPT, k.tid, 0), unix.ESRCH)
 			}
 		}
@@ -450,7 +450,7 @@ func (t *Tracer) Freeze() error {
 
 func (k *task) still() bool { return k.held || k.listening || k.parked || k.vforked || k.gone }
 
-// Thaw undoes Freeze.
+// Thaw reverses Freeze.
 func (t *Tracer) Thaw() { t.do(t.thaw) }
 
 func (t *Tracer) thaw() {
@@ -463,11 +463,10 @@ func (t *Tracer) thaw() {
 	}
 }
 
-// endTimeout bounds the wait for what was killed.
+// endTimeout bounds the wait for killed processes.
 const endTimeout = 4 * time.Second
 
-// End kills every process and returns when none is left. Nothing can be started
-// any more.
+// End kills every process and returns when all have ended. No process can be started any more.
 func (t *Tracer) End() error {
 	kill := func() {
 		for pid := range t.tasks {
@@ -478,13 +477,13 @@ func (t *Tracer) End() error {
 		t.ending, t.frozen = true, false
 		kill()
 	}, func() bool {
-		kill() // those, too, that were on their way into life
+		kill() // also those that were just being created
 		return len(t.tasks) == 0
 	}, func() {})
 }
 
-// until runs begin, and then waits for done, asked at each event. If that takes
-// too long it runs abort.
+// until runs begin, and then waits until done, which is called after each event, returns true. If
+// that exceeds the limit, it runs abort.
 func (t *Tracer) until(limit time.Duration, begin func(), done func() bool, abort func()) error {
 	woken := make(chan struct{}, 1)
 	finished := false

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// Ended is called for every process that has ended, with its status.
+// Ended is called for every ended process, with its status.
 type Ended func(pid int, status syscall.WaitStatus)
 
 // Tracer does not exist on this architecture.

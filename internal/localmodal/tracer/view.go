@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Access is what processes may do with a mapped part of the machine.
+// Access is the access of processes to a mapped part of the machine.
 type Access int
 
 // The kinds of access.
 const (
 	ReadWrite Access = iota
-	ReadOnly         // nothing is changed
-	Fixed            // files are written to, but none is made, removed or renamed
+	ReadOnly         // no changes
+	Fixed            // files can be written to, but not created, removed or renamed
 )
 
 // Mapping shows a part of the machine at a path of a View.
@@ -27,17 +27,17 @@ type Mapping struct {
 	Access          Access
 }
 
-// View is a file system made of a tree and of parts of the machine. Paths in it
-// are inside paths; where they really are is outside. It is safe for concurrent use.
+// View is a file system that consists of a tree and of parts of the machine. Paths in it are inside
+// paths; their real locations are outside paths. It is safe for concurrent use.
 type View struct {
 	tree  string
-	short string // another name of the tree, for where long ones do not fit
+	short string // short name of the tree, for limited lengths
 
 	mu       sync.RWMutex
 	mappings []Mapping // longest inside path first
 }
 
-// NewView shows tree, an absolute path without symbolic links. Short is a second,
+// NewView returns a view of tree, an absolute path without symbolic links. short is a second,
 // shorter path to it.
 func NewView(tree, short string, mappings ...Mapping) *View {
 	v := &View{tree: tree, short: short}
@@ -47,7 +47,7 @@ func NewView(tree, short string, mappings ...Mapping) *View {
 	return v
 }
 
-// Map adds a mapping, over others at the same path.
+// Map adds a mapping, which hides others at the same path.
 func (v *View) Map(m Mapping) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -68,7 +68,7 @@ func (v *View) Unmap(inside string) (Mapping, bool) {
 	return Mapping{}, false
 }
 
-// below returns what remains of p under dir.
+// below returns the part of p below dir.
 func below(p, dir string) (string, bool) {
 	if dir == "/" {
 		return p, true
@@ -77,7 +77,7 @@ func below(p, dir string) (string, bool) {
 	return rest, ok && (rest == "" || rest[0] == '/')
 }
 
-// locate finds a path inside that has no symbolic links on its way.
+// locate returns the outside path of an inside path without symbolic links.
 func (v *View) locate(inside string) (string, Access) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -92,7 +92,7 @@ func (v *View) locate(inside string) (string, Access) {
 	return v.tree + inside, ReadWrite
 }
 
-// Inside is the name that an outside path has in the view, if it is in sight.
+// Inside returns the inside path of an outside path, if it is visible.
 func (v *View) Inside(outside string) (string, bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -112,23 +112,23 @@ func (v *View) Inside(outside string) (string, bool) {
 	return best.Inside + rest, true
 }
 
-// maxLinks is the kernel's bound.
+// maxLinks is the kernel's limit.
 const maxLinks = 40
 
-// Process is who asks for a path: /proc/self depends on it.
+// Process identifies the process that resolves a path: /proc/self depends on it.
 type Process struct{ Group, Thread int }
 
-// Place is where a path leads.
+// Place is the result of resolving a path.
 type Place struct {
 	Outside string
 	Access  Access
 }
 
-// Resolve follows an absolute path of the view as the kernel would if the view
-// were the root: link by link. The last component is followed if follow is set. What
-// does not exist keeps its place, so that the kernel's answer about it is right.
+// Resolve resolves an absolute path of the view, link by link, like the kernel would if the view
+// were the root. It follows a link in the last component if follow is set. A missing file keeps its
+// place, so that the kernel reports the right error.
 func (v *View) Resolve(p string, follow bool, who Process) (Place, error) {
-	if rest, ok := below(p, v.tree); ok { // an outside path that has come to light
+	if rest, ok := below(p, v.tree); ok { // a visible outside path
 		p = "/" + rest
 	} else if rest, ok := below(p, v.short); ok && v.short != "" {
 		p = "/" + rest
@@ -145,7 +145,7 @@ func (v *View) Resolve(p string, follow bool, who Process) (Place, error) {
 type walk struct {
 	view   *View
 	who    Process
-	at     string // where we are, free of links
+	at     string // current directory, free of links
 	rest   []string
 	follow bool
 	links  int
@@ -167,10 +167,10 @@ func (w *walk) run() (Place, error) {
 			return place, nil
 		}
 		switch name {
-		case "": // a step to the root
+		case "": // step to the root
 			w.at = "/"
 			continue
-		case ".": // a step that has been made
+		case ".": // no step
 			continue
 		}
 		next := path.Join(w.at, name)
@@ -191,9 +191,9 @@ func (w *walk) run() (Place, error) {
 				}
 			}
 			w.rest = append(strings.Split(target, "/"), w.rest...)
-		case errors.Is(err, unix.EINVAL): // no link
+		case errors.Is(err, unix.EINVAL): // not a link
 			w.at = next
-		default: // the kernel shall say it
+		default: // the kernel reports the error
 			place := w.place(next)
 			place.Outside = join(place.Outside, w.rest)
 			return place, nil
@@ -216,8 +216,8 @@ func (w *walk) place(inside string) Place {
 	return Place{Outside: outside, Access: access}
 }
 
-// process minds what is special about /proc: who "self" is, and links that lead
-// where no path does, which are left to the kernel.
+// process handles the special entries of /proc: "self", and links without a path as target, which
+// are left to the kernel.
 func (w *walk) process(name *string, last bool) (Place, bool) {
 	if w.at == "/proc" {
 		if last && !w.follow {
@@ -249,18 +249,18 @@ func (w *walk) process(name *string, last bool) (Place, bool) {
 	}
 	inside, ok := w.view.Inside(target)
 	switch {
-	case ok && !last: // a descriptor or a current directory to start from
+	case ok && !last: // a descriptor or a current directory as the start
 		w.at, *name = inside, "."
 		return Place{}, false
 	case ok:
 		_, access := w.view.locate(inside)
 		return Place{Outside: link, Access: access}, true
-	default: // what has no name in sight, or none at all
+	default: // a target that is not visible, or has no name
 		return Place{Outside: join(link, w.rest)}, true
 	}
 }
 
-// join leaves "a/.." unchanged: whether there is an "a" matters.
+// join does not simplify "a/..", since "a" may not exist.
 func join(p string, rest []string) string { return strings.Join(append([]string{p}, rest...), "/") }
 
 func readlink(p string) (string, error) {

@@ -58,7 +58,7 @@ func TestPathsLeadWhereTheyWouldUnderThatRoot(t *testing.T) {
 		{"/bin/sh", true, host + "/lib/sh"},
 		{"/host/back/sub", true, tree + "/work/sub"},
 		{"/hosts", true, tree + "/hosts"},
-		{"/missing/../etc", true, tree + "/missing/../etc"}, // the kernel shall say that it is missing
+		{"/missing/../etc", true, tree + "/missing/../etc"}, // the kernel reports that it is missing
 		{tree + "/etc/f", true, tree + "/etc/f"},
 		{"/short/etc/f", true, tree + "/etc/f"},
 		{"/proc/self/root/etc/f", true, tree + "/etc/f"},

@@ -23,10 +23,10 @@ const (
 // Receive by one goroutine at a time.
 type Conn struct {
 	conn *net.UnixConn
-	mu   sync.Mutex // orders writers
+	mu   sync.Mutex // serializes writers
 }
 
-// Pair makes a connected pair: our end, and the file that the other process inherits.
+// Pair returns a connected pair: our end, and the file that the other process inherits.
 func Pair() (*Conn, *os.File, error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -53,7 +53,7 @@ func FromFile(f *os.File) (*Conn, error) {
 	return &Conn{conn: uc}, nil
 }
 
-// Send writes one message. The files stay the caller's.
+// Send writes one message. The caller keeps ownership of the files.
 func (c *Conn) Send(message any, files ...*os.File) error {
 	b, err := json.Marshal(message)
 	if err != nil {
@@ -75,8 +75,8 @@ func (c *Conn) Send(message any, files ...*os.File) error {
 	return nil
 }
 
-// Receive reads one message into message; the files that came with it are the
-// caller's to close. io.EOF says that the other side is gone.
+// Receive reads one message into message; the caller must close the received files. io.EOF means
+// that the other side has closed the connection.
 func (c *Conn) Receive(message any) ([]*os.File, error) {
 	buf, oob := make([]byte, maxPacket), make([]byte, syscall.CmsgSpace(4*maxFiles))
 	n, oobn, _, _, err := c.conn.ReadMsgUnix(buf, oob)
@@ -110,7 +110,7 @@ func parseFiles(oob []byte) ([]*os.File, error) {
 	for _, m := range messages {
 		fds, err := syscall.ParseUnixRights(&m)
 		if err != nil {
-			continue // credentials and the like carry no files
+			continue // control messages without files, such as credentials
 		}
 		for _, fd := range fds {
 			files = append(files, os.NewFile(uintptr(fd), "passed"))
@@ -119,20 +119,20 @@ func parseFiles(oob []byte) ([]*os.File, error) {
 	return files, nil
 }
 
-// SetReadDeadline bounds Receive; the zero time lifts the bound.
+// SetReadDeadline sets the deadline of Receive; the zero time removes it.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.conn.SetReadDeadline(t) }
 
 // Close closes our end.
 func (c *Conn) Close() error { return c.conn.Close() }
 
-// CloseAll closes files that carry nothing we could still lose.
+// CloseAll closes files without unwritten data.
 func CloseAll(files []*os.File) {
 	for _, f := range files {
 		_ = f.Close()
 	}
 }
 
-// MemoryFile returns an unnamed file holding v as JSON, positioned at its start.
+// MemoryFile returns an unnamed file that contains v as JSON, positioned at its start.
 func MemoryFile(v any) (*os.File, error) {
 	fd, err := unix.MemfdCreate("spec", unix.MFD_CLOEXEC)
 	if err != nil {

@@ -1,7 +1,6 @@
-// Package wire has the messages between a sandbox's host side and its init: one message per packet
-// on a SOCK_SEQPACKET socket pair, JSON inside, file descriptors alongside.
+// Package wire defines the messages between the host and a sandbox's init: one JSON message per
+// packet on a SOCK_SEQPACKET socket pair, with file descriptors attached.
 //
-// Anything that may be large (the spec of a root, the arguments and environment
-// of a process) travels as a sealed-off memory file whose descriptor is passed
-// along, so that no message comes near the packet limit.
+// Data that may be large (the spec of a root, the arguments and environment of a process) is passed
+// as a descriptor of a memory file, so that messages stay far below the packet limit.
 package wire
