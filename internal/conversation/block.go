@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Main is the id of the conversation that a session's prompts go to.
+// Main is the id of the conversation with a session's prompts.
 const Main = "main"
 
 // BlockType is the type of a block.
@@ -22,7 +22,7 @@ const (
 	Subagent      BlockType = "subagent"
 )
 
-// BlockStatus says how far a block has come.
+// BlockStatus is the status of a block.
 type BlockStatus string
 
 // Text is streaming, then complete, aborted or abandoned. Tools and subagents
@@ -41,18 +41,19 @@ const (
 // Open reports whether a block with this status can still change.
 func (s BlockStatus) Open() bool { return s == Streaming || s == Pending || s == Running }
 
-// SubtypeRetry is the subtype of a system block that shows a request to a model that failed and was sent again.
+// SubtypeRetry is the subtype of a system block that reports the retry of a failed request to a
+// model.
 const SubtypeRetry = "retry"
 
-// Block is one piece of a conversation. Its id is the agent's own, the same in
-// the stream and in the transcript. Fields that its type does not use are empty.
+// Block is an element of a conversation. Its id is the agent's, the same in the stream and in the
+// transcript. Fields that its type does not use are empty.
 type Block struct {
 	ID        string      `json:"id"`
 	Type      BlockType   `json:"type"`
 	Status    BlockStatus `json:"status"`
 	CreatedAt time.Time   `json:"createdAt"`
-	// RunID is the turn that the block came in, and CompletedAt when it was complete. Adapters leave them empty; what is stored
-	// has them, except for blocks of earlier releases.
+	// RunID is the run in which the block appeared, and CompletedAt when it was completed. Adapters
+	// leave them empty; stored blocks have them, except blocks of earlier releases.
 	RunID       string     `json:"runId,omitempty"`
 	CompletedAt *time.Time `json:"completedAt,omitempty"`
 
@@ -66,7 +67,7 @@ type Block struct {
 	Tool                      // tool_use; empty in blocks of earlier releases
 	Output    json.RawMessage `json:"output,omitempty"`  // tool_result: a JSON string or the agent's own structure
 	IsError   bool            `json:"isError,omitempty"` // tool_result
-	// Images are those in the output of a tool_result, which names them only.
+	// Images are the images in the output of a tool_result, which only refers to them.
 	Images []Image `json:"images,omitempty"`
 
 	Subtype string `json:"subtype,omitempty"` // system; SubtypeRetry, for example
@@ -74,7 +75,8 @@ type Block struct {
 
 	SubagentID string `json:"subagentId,omitempty"` // subagent: the id of its conversation
 
-	// TruncatedBytes is how much of the block was left out because it is beyond MaxBlockBytes.
+	// TruncatedBytes is the number of bytes of the block that were omitted because of
+	// MaxBlockBytes.
 	TruncatedBytes int64 `json:"truncatedBytes,omitempty"`
 }
 
@@ -84,11 +86,11 @@ type Thread struct {
 	Blocks []Block `json:"blocks"`
 }
 
-// Conversation is everything that was said in a session: the main thread first,
-// then subagents in the order they appeared.
+// Conversation contains all threads of a session: the main one first, then subagents in the order
+// in which they appeared.
 type Conversation struct {
 	Threads []Thread `json:"conversations"`
-	// Seq is the position in the session's log at which this is the state; later events continue
-	// from here. 0 if it was not read from a log, or nothing has happened.
+	// Seq is the position in the session's log that this state corresponds to; later events
+	// continue from there. 0 if it was not read from a log, or there are no events.
 	Seq int64 `json:"seq,omitempty"`
 }

@@ -5,9 +5,8 @@ import (
 	"encoding/json"
 )
 
-// MarshalJSON writes the fields that the block's type has, empty or not, and no
-// others: a reader of a tool_result always finds isError, one of a text always
-// finds content.
+// MarshalJSON writes exactly the fields of the block's type, even if empty: a tool_result always
+// has isError, and a text always has content.
 func (b Block) MarshalJSON() ([]byte, error) {
 	head := blockHead{ID: b.ID, Type: b.Type, Status: b.Status, CreatedAt: b.CreatedAt.UTC().Format(milliseconds), TruncatedBytes: b.TruncatedBytes, RunID: b.RunID}
 	if b.CompletedAt != nil {
@@ -56,12 +55,12 @@ func (b Block) MarshalJSON() ([]byte, error) {
 			Input      json.RawMessage `json:"input"`
 		}{head, b.SubagentID, b.Name, orNull(b.Input)})
 	}
-	type plain Block // a type of the future is passed on with what it has
+	type plain Block // an unknown type keeps its fields
 	return Encode(plain(b))
 }
 
-// Encode is json.Marshal without the escapes for HTML, which make six bytes of a < and
-// serve no reader of events.
+// Encode is json.Marshal without the escapes for HTML, which turn a < into six bytes and are
+// useless to readers of events.
 func Encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -72,8 +71,8 @@ func Encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote. A null where JSON of the agent could stand is its
-// absence, so that a block is the same before and after.
+// UnmarshalJSON reverses MarshalJSON. It treats null in a field for the agent's JSON as absence, so
+// that a round trip preserves the block.
 func (b *Block) UnmarshalJSON(data []byte) error {
 	type plain Block
 	if err := json.Unmarshal(data, (*plain)(b)); err != nil {
@@ -95,7 +94,7 @@ type blockHead struct {
 	TruncatedBytes int64 `json:"truncatedBytes,omitempty"`
 }
 
-// milliseconds is RFC 3339 with exactly three decimals, as times look everywhere outside.
+// milliseconds is RFC 3339 with exactly three decimals, like all times in the API.
 const milliseconds = "2006-01-02T15:04:05.000Z07:00"
 
 func orNull(raw json.RawMessage) json.RawMessage {

@@ -1,25 +1,26 @@
-// Package conversation holds what an agent and its people said: blocks, the
-// events that build them up in a stream, and the fold from one to the other. It
-// is pure and knows no agent, no store and no transport.
+// Package conversation defines the conversation between an agent and people: blocks, the events
+// that build them in a stream, and the fold from events to blocks. It is pure and does not depend
+// on agents, the store or the transport.
 //
 //	agent's frames ──Translate──▶ events ──Fold──▶ blocks
 //	agent's files  ──────────────Parse───────────▶ blocks   (the same ones)
 //
-// A block's life in the stream:
+// Events of a block in the stream:
 //
-//	block_start ──▶ text_delta, block_update … ──▶ block_complete   the block, whole
-//	     │                                    └──▶ block_removed    the agent took it back
+//	block_start ──▶ text_delta, block_update … ──▶ block_complete   the whole block
+//	     │                                    └──▶ block_removed    the agent removed it
 //	     └ status streaming, pending or running       status complete, success, error, aborted
 //
 // # Invariants
 //
-//   - A block belongs to one conversation, keeps its place in it from its first event on, and is
-//     known by the agent's own id, the same in stream and transcript.
-//   - block_complete carries the whole block: a reader that starts late has every block that
-//     completes afterwards, and events about blocks that were missed change nothing.
-//   - Every block is closed in the end: where no frame will come any more, the translator closes
-//     what is open as aborted, and so does the parser.
-//   - A block is the same before and after a trip through JSON, in which each type has all of its
-//     fields and no others. Types that this build does not know are passed on.
-//   - The main conversation is there, if empty; others come in the order of their first block.
+//   - A block belongs to one conversation, keeps its place in it from its first event, and is
+//     identified by the agent's id, the same in stream and transcript.
+//   - block_complete contains the whole block: a reader that starts late gets every block that
+//     completes later, and events about missed blocks change nothing.
+//   - Every block is eventually closed: when no more frames will follow, the translator closes open
+//     blocks as aborted, and so does the parser.
+//   - JSON round trips preserve a block. In JSON, each type has exactly its own fields. Unknown
+//     types are passed through.
+//   - The main conversation always exists, possibly empty; others are in the order of their first
+//     block.
 package conversation

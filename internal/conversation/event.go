@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// EventType names what happened to a conversation.
+// EventType is the type of an event of a conversation.
 type EventType string
 
-// The events that an agent's translator makes, by their names in the stream.
+// The events that an agent's translator creates, by their names in the stream.
 const (
 	EventBlockStart     EventType = "block_start"
 	EventTextDelta      EventType = "text_delta"
@@ -20,10 +20,10 @@ const (
 	EventError          EventType = "error"
 )
 
-// Event is one thing that happened. Data is the type's struct below.
+// Event is an event of a conversation. Data is the struct below for its type.
 type Event struct {
 	Type           EventType
-	ConversationID string // Main or a subagent's; empty for what concerns the whole session
+	ConversationID string // Main or a subagent's; empty for events about the whole session
 	At             time.Time
 	Data           any
 }
@@ -39,7 +39,7 @@ type TextDelta struct {
 	Delta   string `json:"delta"`
 }
 
-// BlockUpdate changes fields of an open block; absent fields stay.
+// BlockUpdate changes fields of an open block; absent fields stay unchanged.
 type BlockUpdate struct {
 	BlockID string  `json:"blockId"`
 	Updates Updates `json:"updates"`
@@ -51,21 +51,21 @@ type Updates struct {
 	Name   string          `json:"name,omitempty"`
 	Input  json.RawMessage `json:"input,omitempty"`
 	Output json.RawMessage `json:"output,omitempty"`
-	// Tool changes as a whole, with its kind.
+	// Tool is replaced as a whole if its kind is set.
 	Tool
 	// SubagentID is known only once the agent has started the subagent.
 	SubagentID string `json:"subagentId,omitempty"`
-	// TruncatedBytes is how much of the block was left out because it is beyond MaxBlockBytes.
+	// TruncatedBytes is the number of bytes of the block that were omitted because of
+	// MaxBlockBytes.
 	TruncatedBytes int64 `json:"truncatedBytes,omitempty"`
 }
 
-// BlockComplete closes a block and carries it whole: a reader that missed the
-// deltas needs nothing else.
+// BlockComplete closes a block and contains it completely: a reader does not need earlier deltas.
 type BlockComplete struct {
 	Block Block `json:"block"`
 }
 
-// BlockRemoved takes a block back, as an agent does when it retries.
+// BlockRemoved removes a block, for example when an agent retries.
 type BlockRemoved struct {
 	BlockID string `json:"blockId"`
 }
@@ -73,7 +73,7 @@ type BlockRemoved struct {
 // MetadataUpdate reports the usage of the turn so far.
 type MetadataUpdate struct {
 	Usage   Usage    `json:"usage"`
-	CostUSD *float64 `json:"costUsd"` // nil if it is not known
+	CostUSD *float64 `json:"costUsd"` // nil if unknown
 	Model   string   `json:"model,omitempty"`
 }
 
@@ -83,7 +83,7 @@ type Usage struct {
 	OutputTokens int64 `json:"outputTokens"`
 }
 
-// Title is a name that the agent gave the session.
+// Title is a title that the agent gave the session.
 type Title struct {
 	Title string `json:"title"`
 }

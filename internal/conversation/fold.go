@@ -25,9 +25,9 @@ type foldedBlock struct {
 	text  strings.Builder // deltas after block.Content
 }
 
-// Apply folds in one event in the form of the log. Events that are not about blocks change nothing,
-// and neither does one about an unknown block: a reader may start late. An error means that data
-// does not fit its type; the conversation is then unchanged.
+// Apply folds an event in the form of the log. Events that do not concern blocks change nothing,
+// nor do events about an unknown block, since a reader may start late. It returns an error, and
+// changes nothing, if data does not match its type.
 func (f *Folder) Apply(kind EventType, conversationID string, data json.RawMessage) error {
 	e := Event{Type: kind, ConversationID: conversationID}
 	var err error
@@ -50,7 +50,7 @@ func (f *Folder) Apply(kind EventType, conversationID string, data json.RawMessa
 	return nil
 }
 
-// Add folds in one event as a translator made it, by the same rules as Apply.
+// Add folds an event in the form of a translator, by the same rules as Apply.
 func (f *Folder) Add(e Event) {
 	switch d := e.Data.(type) {
 	case BlockStart:
@@ -90,7 +90,7 @@ func (f *Folder) Conversation() Conversation {
 	return c
 }
 
-// Block returns a block as it has been folded so far; false if it is not there.
+// Block returns the current state of a block; false if it does not exist.
 func (f *Folder) Block(conversationID, id string) (Block, bool) {
 	b := f.block(conversationID, id)
 	if b == nil {
@@ -101,7 +101,7 @@ func (f *Folder) Block(conversationID, id string) (Block, bool) {
 	return now, true
 }
 
-// thread returns the conversation of that id and makes it where it is new.
+// thread returns the conversation with that id and creates it if necessary.
 func (f *Folder) thread(id string) *foldedThread {
 	if id == "" {
 		id = Main
@@ -118,7 +118,7 @@ func (f *Folder) thread(id string) *foldedThread {
 	return t
 }
 
-// block returns a block that is there, or nil; looking makes no conversation.
+// block returns an existing block, or nil; it does not create a conversation.
 func (f *Folder) block(conversationID, id string) *foldedBlock {
 	if conversationID == "" {
 		conversationID = Main
@@ -129,7 +129,7 @@ func (f *Folder) block(conversationID, id string) *foldedBlock {
 	return nil
 }
 
-// set shows b in its present state: in its old place, or after all others if it is new.
+// set stores the current state of b: at its old place, or after all others if it is new.
 func (t *foldedThread) set(b Block) {
 	if have, ok := t.byID[b.ID]; ok {
 		have.block = b

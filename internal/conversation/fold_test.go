@@ -38,7 +38,8 @@ func removed(where, id string) conversation.Event {
 	return conversation.Event{Type: conversation.EventBlockRemoved, ConversationID: where, At: at, Data: conversation.BlockRemoved{BlockID: id}}
 }
 
-// fold folds events as a translator made them, and checks that those from the log give the same.
+// fold folds events in the form of a translator, and checks that the form of the log yields the
+// same.
 func fold(t require.TestingT, events ...conversation.Event) conversation.Conversation {
 	var typed, logged conversation.Folder
 	for _, e := range events {
@@ -173,8 +174,8 @@ func TestAConversationIsACopy(t *testing.T) {
 	require.Equal(t, main(text("a", "", conversation.Streaming)), before)
 }
 
-// TestStartingLateEndsInTheSameBlocks: a reader that starts anywhere in a stream where every block
-// completes after that point sees those blocks as every reader does.
+// TestStartingLateEndsInTheSameBlocks: a reader that starts anywhere in a stream sees every block
+// that completes after that point like any other reader.
 func TestStartingLateEndsInTheSameBlocks(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

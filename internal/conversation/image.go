@@ -11,18 +11,19 @@ import (
 
 // The bounds of images in results of tools.
 const (
-	MaxImageBytes     = 10 << 20 // of one
+	MaxImageBytes     = 10 << 20 // size of one image
 	MaxBlockImages    = 16
 	MaxTurnImages     = 100
-	MaxTurnImageBytes = 64 << 20 // of all of a turn together
+	MaxTurnImageBytes = 64 << 20 // total size of the images of a turn
 )
 
 // Image is an image in the result of a tool. Its bytes are stored with the session, outside the events.
 type Image struct {
-	ID        string `json:"id"` // follows from the bytes: the same image has the same id
+	ID        string `json:"id"` // derived from the bytes: the same image has the same id
 	MediaType string `json:"mediaType"`
 	Bytes     int64  `json:"bytes"`
-	// Omitted: the bytes are not stored, because a bound was reached or a secret's value is in them.
+	// Omitted means that the bytes are not stored, because of a limit or because they contain the
+	// value of a secret.
 	Omitted bool `json:"omitted,omitempty"`
 }
 
@@ -32,7 +33,8 @@ type ImageData struct {
 	Data []byte
 }
 
-// NewImage returns the image that data is; false if it is none, is of a type that browsers are not shown, or is too large.
+// NewImage returns data as an image; false if it is not an image, has a type that browsers must not
+// display, or is too large.
 func NewImage(data []byte) (ImageData, bool) {
 	kind := imageType(data)
 	if kind == "" || len(data) > MaxImageBytes {
@@ -41,7 +43,7 @@ func NewImage(data []byte) (ImageData, bool) {
 	return ImageData{Image: Image{ID: AttachmentID(data), MediaType: kind, Bytes: int64(len(data))}, Data: data}, true
 }
 
-// DecodeImage is NewImage of what is encoded in base64, with or without the beginning of a data URL.
+// DecodeImage is NewImage for base64, with or without the header of a data URL.
 func DecodeImage(encoded string) (ImageData, bool) {
 	if rest, ok := cutDataURL(encoded); ok {
 		encoded = rest
@@ -56,7 +58,7 @@ func DecodeImage(encoded string) (ImageData, bool) {
 	return NewImage(data)
 }
 
-// cutDataURL returns what follows the header of a data URL in base64.
+// cutDataURL returns the content of a base64 data URL.
 func cutDataURL(s string) (string, bool) {
 	const scheme, mark = "data:", ";base64,"
 	if len(s) < len(scheme) || s[:len(scheme)] != scheme {
@@ -69,8 +71,8 @@ func cutDataURL(s string) (string, bool) {
 	return s[at+len(mark):], true
 }
 
-// AttachmentID returns the id of an attachment of a session. It follows from the bytes, and from
-// whatever else it is stored with.
+// AttachmentID returns the id of an attachment of a session, derived from the bytes and from its
+// labels.
 func AttachmentID(data []byte, labels ...string) string {
 	h := sha256.New()
 	sum := sha256.Sum256(data)
@@ -82,10 +84,11 @@ func AttachmentID(data []byte, labels ...string) string {
 	return attachmentPrefix + hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// attachmentPrefix begins the ids of attachments.
+// attachmentPrefix is the prefix of the ids of attachments.
 const attachmentPrefix = "att_"
 
-// imageType is the type of an image by its first bytes; empty for what is none that a browser may be shown.
+// imageType returns the type of an image based on its first bytes; empty if a browser must not
+// display it.
 func imageType(data []byte) string {
 	switch {
 	case bytes.HasPrefix(data, []byte("\x89PNG\r\n\x1a\n")):
@@ -100,7 +103,7 @@ func imageType(data []byte) string {
 	return ""
 }
 
-// References are the images without their bytes; nil for none.
+// References returns the images without their bytes; nil for none.
 func References(images []ImageData) []Image {
 	var out []Image
 	for _, i := range images {
@@ -109,8 +112,8 @@ func References(images []ImageData) []Image {
 	return out
 }
 
-// Keep counts an image of the turn, and reports whether it is within the limits. One that the turn
-// has already is not again.
+// Keep counts an image of the turn, and reports whether it is within the limits. A repeated image
+// is not counted again.
 func (l *Limiter) Keep(i Image) bool {
 	switch {
 	case slices.Contains(l.Images, i.ID):
@@ -123,7 +126,7 @@ func (l *Limiter) Keep(i Image) bool {
 	return true
 }
 
-// images are those of a block within the bounds. Those that were not kept are marked.
+// images returns the images of a block within the bounds. It marks those that were not kept.
 func (l *Limiter) images(images []Image) []Image {
 	if len(images) == 0 {
 		return nil

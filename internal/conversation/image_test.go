@@ -51,7 +51,7 @@ func TestAnImageIsKnownByItsBytes(t *testing.T) {
 	require.False(t, ok)
 }
 
-// result is what a limiter makes of a result with images.
+// result returns a result with images after a limiter.
 func result(t *testing.T, l *conversation.Limiter, images ...conversation.Image) []conversation.Image {
 	t.Helper()
 	out, err := l.Encode(conversation.Event{Type: conversation.EventBlockComplete, At: time.Unix(0, 0), Data: conversation.BlockComplete{

@@ -10,58 +10,60 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of the events of one turn. An agent may say as much as it likes; what is beyond them is
-// counted and left out.
+// Bounds of the events of one turn. Output of an agent beyond them is counted and omitted.
 const (
 	// MaxBlockBytes bounds the content, message, input and output of a block, each.
 	MaxBlockBytes = 1 << 20
-	// MaxTurnBytes bounds the data of all events of a turn. Beyond it only the
-	// status of the blocks that are open is recorded, as they end.
+	// MaxTurnBytes bounds the data of all events of a turn. Beyond it only the final status of open
+	// blocks is recorded.
 	MaxTurnBytes = 64 << 20
-	// MaxTurnEvents bounds the events of a turn, in the same way.
+	// MaxTurnEvents bounds the events of a turn in the same way.
 	MaxTurnEvents = 1_000_000
 	// MaxIDBytes bounds ids that agents choose. A longer one is replaced by its
 	// beginning and a hash.
 	MaxIDBytes = 256
 	// maxLabelBytes bounds names and titles.
 	maxLabelBytes = 4 << 10
-	// MaxOpenBlocks is how many blocks an agent may have open at once. Beyond it all of them are closed
-	// as aborted; see Limiter.Crowded.
+	// MaxOpenBlocks bounds the blocks that an agent may have open at the same time. Beyond it all
+	// of them are closed as aborted; see Limiter.Crowded.
 	MaxOpenBlocks = 256
-	// maxLimited bounds the open blocks that a Limiter knows: MaxOpenBlocks and what one frame opens.
-	// Beyond it the oldest is closed as aborted.
+	// maxLimited bounds the open blocks that a Limiter tracks: MaxOpenBlocks and those that one
+	// frame opens. Beyond it the oldest is closed as aborted.
 	maxLimited = 1000
 )
 
-// CodeTurnTruncated is the code of the error event that says that a turn has reached
-// MaxTurnBytes or MaxTurnEvents.
+// CodeTurnTruncated is the code of the error event for a turn that has reached MaxTurnBytes or
+// MaxTurnEvents.
 const CodeTurnTruncated = "turn_truncated"
 
-// Limiter keeps the events of a turn within the bounds. Its fields are its state,
-// which continues in another process. The zero value is for a new turn.
+// Limiter keeps the events of a turn within the bounds. Its fields are its state, which another
+// process can continue. The zero value is for a new turn.
 type Limiter struct {
-	Bytes  int64          `json:"bytes,omitempty"`  // of the data of events so far
-	Events int64          `json:"events,omitempty"` // so far; a turn of an earlier release has none
-	Full   bool           `json:"full,omitempty"`   // MaxTurnBytes or MaxTurnEvents was reached, and an event has said so
+	Bytes  int64          `json:"bytes,omitempty"`  // bytes of the data of events so far
+	Events int64          `json:"events,omitempty"` // number of events so far; 0 for a turn of an earlier release
+	Full   bool           `json:"full,omitempty"`   // MaxTurnBytes or MaxTurnEvents was reached and reported by an event
 	Open   []limitedBlock `json:"open,omitempty"`
-	// Asked is how many questions the turn has asked people.
+	// Asked is the number of questions that the turn has asked people.
 	Asked int `json:"asked,omitempty"`
-	// AskedBytes is what is stored of all questions of the turn, also of those that a policy decides.
+	// AskedBytes is the stored size of all questions of the turn, including those that a policy
+	// decides.
 	AskedBytes int64 `json:"askedBytes,omitempty"`
-	// Images are the ids of the images that the turn has stored, and ImageBytes is how long they are together.
+	// Images are the ids of the images that the turn has stored, and ImageBytes is their total
+	// size.
 	Images     []string `json:"images,omitempty"`
 	ImageBytes int64    `json:"imageBytes,omitempty"`
 
-	// Beside are events of the turn that the agent did not say, which count too. They are not part of the state: the log has them.
+	// Beside counts events of the turn that do not originate from the agent. They are not part of
+	// the state, since they are in the log.
 	Beside Spent `json:"-"`
 
-	evicted []limitedBlock // by the event that is being limited
+	evicted []limitedBlock // evicted by the current event
 }
 
 // Spent is an amount of events.
 type Spent struct{ Bytes, Events int64 }
 
-// Room is what the turn may still have of events; zero or less if it has reached a bound.
+// Room returns the remaining budget of the turn; zero or less if it has reached a bound.
 func (l *Limiter) Room() Spent {
 	return Spent{Bytes: MaxTurnBytes - l.Bytes - l.Beside.Bytes, Events: MaxTurnEvents - l.Events - l.Beside.Events}
 }
@@ -69,7 +71,7 @@ func (l *Limiter) Room() Spent {
 // None reports whether there is no room.
 func (s Spent) None() bool { return s.Bytes <= 0 || s.Events <= 0 }
 
-// TurnTruncated is the message of the error event.
+// TurnTruncated returns the data of the error event.
 func TurnTruncated() Problem {
 	return Problem{
 		Code:    CodeTurnTruncated,
@@ -77,16 +79,16 @@ func TurnTruncated() Problem {
 	}
 }
 
-// Crowded reports whether more than MaxOpenBlocks blocks are open. The translator of the turn must then
-// close all of them (Translator.Cut): what it knows of each is written with every commit. A block that
-// the agent says more of later is opened again.
+// Crowded reports whether more than MaxOpenBlocks blocks are open. The translator of the turn must
+// then close all of them (Translator.Cut), since its state of each is written with every commit. A
+// block that the agent continues later is opened again.
 func (l *Limiter) Crowded() bool { return len(l.Open) > MaxOpenBlocks }
 
 // limitedBlock is an open block.
 type limitedBlock struct {
 	Conversation string `json:"c,omitempty"`
 	ID           string `json:"b"`
-	Text         int64  `json:"n,omitempty"` // bytes that its deltas had, with those left out
+	Text         int64  `json:"n,omitempty"` // bytes of its deltas, including omitted ones
 }
 
 // Encoded is an event with its data in JSON.
@@ -95,7 +97,7 @@ type Encoded struct {
 	JSON json.RawMessage
 }
 
-// Encode returns the events that stand for e within the bounds, usually one, encoded.
+// Encode returns the encoded events that represent e within the bounds, usually one.
 func (l *Limiter) Encode(e Event) ([]Encoded, error) {
 	var out []Encoded
 	if !l.Full && l.Room().None() {
@@ -233,7 +235,7 @@ func (l *Limiter) remove(e Event, d BlockRemoved) (Event, bool) {
 	return e, true
 }
 
-// shut is the end of a block in a turn that is full: its status, without what else the block has.
+// shut returns the end of a block in a full turn: only its status.
 func (l *Limiter) shut(e Event, at int, status BlockStatus) (Event, bool) {
 	if at < 0 {
 		return e, false
@@ -253,7 +255,7 @@ func (l *Limiter) find(conversation, id string) int {
 	return -1
 }
 
-// opened is the open block with that id, which it opens if it is not open.
+// opened returns the open block with that id, and opens it if necessary.
 func (l *Limiter) opened(conversation, id string) *limitedBlock {
 	if at := l.find(conversation, id); at >= 0 {
 		return &l.Open[at]
@@ -266,7 +268,7 @@ func (l *Limiter) opened(conversation, id string) *limitedBlock {
 	return &l.Open[len(l.Open)-1]
 }
 
-// bounded is a block within the bounds; said is how much text its deltas had.
+// bounded returns a block within the bounds; said is the size of its deltas' text.
 func bounded(b Block, said int64) Block {
 	b.ID, b.ToolUseID, b.SubagentID = BoundedID(b.ID), BoundedID(b.ToolUseID), BoundedID(b.SubagentID)
 	b.Name, b.Subtype, b.Author = head(b.Name, maxLabelBytes), head(b.Subtype, maxLabelBytes), head(b.Author, maxLabelBytes)
@@ -287,25 +289,25 @@ func bounded(b Block, said int64) Block {
 	return b
 }
 
-// boundedJSON is raw where it is within the bound, else a JSON string of its beginning,
-// with how many bytes were left out.
+// boundedJSON returns raw if it is within the bound, otherwise a JSON string with its beginning,
+// and the number of omitted bytes.
 func boundedJSON(raw json.RawMessage) (json.RawMessage, int64) {
 	if len(raw) <= MaxBlockBytes {
 		return raw, 0
 	}
 	text := string(raw)
 	if raw[0] == '"' {
-		_ = json.Unmarshal(raw, &text) // what is not a string stays as it is written
+		_ = json.Unmarshal(raw, &text) // other JSON than a string is truncated as written
 	}
 	kept := head(text, MaxBlockBytes)
 	short, err := Encode(kept)
-	if err != nil { // a string can be encoded
+	if err != nil { // a string can always be encoded
 		return nil, int64(len(raw))
 	}
 	return short, int64(len(text) - len(kept))
 }
 
-// BoundedID is an agent's id as events have it.
+// BoundedID returns an agent's id in the form of events.
 func BoundedID(id string) string {
 	if len(id) <= MaxIDBytes {
 		return id
@@ -314,7 +316,7 @@ func BoundedID(id string) string {
 	return head(id, MaxIDBytes-1-2*len(sum)) + "~" + hex.EncodeToString(sum[:])
 }
 
-// head is at most n bytes of s, not cut within a character.
+// head returns at most n bytes of s, truncated between characters.
 func head(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -322,12 +324,12 @@ func head(s string, n int) string {
 	for n > 0 && !utf8.RuneStart(s[n]) {
 		n--
 	}
-	return strings.Clone(s[:n]) // what is left out must not stay in memory
+	return strings.Clone(s[:n]) // the omitted part must not stay in memory
 }
 
-// AppendText appends to the text of an open block as much as a Limiter lets through: what is
-// beyond it need not be kept.
+// AppendText appends to the text of an open block as much as a Limiter allows, since more need not
+// be kept.
 func AppendText(text []byte, words string) []byte {
-	room := MaxBlockBytes + utf8.UTFMax - len(text) // so that it can find where the last character ends
+	room := MaxBlockBytes + utf8.UTFMax - len(text) // so that the end of the last character can be found
 	return append(text, words[:min(len(words), max(0, room))]...)
 }

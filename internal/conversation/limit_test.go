@@ -11,8 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// limited encodes events and folds what comes out, with the limiter's state going through JSON between
-// any two.
+// limited encodes events and folds the results, with a JSON round trip of the limiter's state
+// between any two.
 func limited(t *testing.T, l *conversation.Limiter, f *conversation.Folder, events ...conversation.Event) {
 	t.Helper()
 	for _, e := range events {
@@ -159,7 +159,7 @@ func TestTheStateOfALimiterIsBounded(t *testing.T) {
 	require.Less(t, len(state), 400<<10)
 }
 
-// TestEveryBlockGetsItsEnd opens more blocks at once than a Limiter knows, in a turn that is full before
+// TestEveryBlockGetsItsEnd opens more blocks than a Limiter tracks, in a turn that is full before
 // they end.
 func TestEveryBlockGetsItsEnd(t *testing.T) {
 	t.Parallel()

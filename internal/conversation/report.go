@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The events of what an agent reports with the tools of overwinter.
+// The events of reports by an agent with the tools of overwinter.
 const (
 	EventScreenshot      EventType = "screenshot"
 	EventGitState        EventType = "git_state"
@@ -16,7 +16,7 @@ const (
 
 // Screenshot is an image that the agent shows.
 type Screenshot struct {
-	Image       Image  `json:"image"` // stored like those in results of tools
+	Image       Image  `json:"image"` // stored like images in results of tools
 	Description string `json:"description,omitempty"`
 }
 
@@ -28,17 +28,18 @@ type Shown struct {
 	At    time.Time
 }
 
-// GitState is where the work of a session is in git: as its agent says, or as its workspace was seen.
+// GitState is the git state of a session's work, as reported by its agent or observed in its
+// workspace.
 type GitState struct {
 	Branch      string    `json:"branch"` // empty if the head of the workspace is detached
 	BaseBranch  string    `json:"baseBranch,omitempty"`
 	Commit      string    `json:"commit,omitempty"`
 	CommitCount int64     `json:"commitCount,omitempty"` // since the base
-	Dirty       bool      `json:"dirty,omitempty"`       // something is not committed
+	Dirty       bool      `json:"dirty,omitempty"`       // there are uncommitted changes
 	Source      GitSource `json:"source,omitempty"`      // empty in events of earlier releases: the agent
 }
 
-// GitSource says who knows the state of git.
+// GitSource is the source of a git state.
 type GitSource string
 
 // The sources of a state of git.
@@ -47,16 +48,16 @@ const (
 	GitOfWorkspace GitSource = "workspace"
 )
 
-// ObservedGit is the state of the repository in a workspace when it was looked at.
+// ObservedGit is the observed state of the repository in a workspace.
 type ObservedGit struct {
 	Branch string // empty if the head is detached
 	Head   string // empty before the first commit
-	Dirty  bool   // something is not committed
-	Base   string // the commit that diffs are taken against; empty without one
+	Dirty  bool   // there are uncommitted changes
+	Base   string // the commit to which diffs are relative; empty if there is none
 	At     time.Time
 }
 
-// Reported is something that an agent has reported, as it was last.
+// Reported is the latest report of an agent of some type.
 type Reported[T any] struct {
 	Value   T
 	RunID   string
@@ -74,7 +75,7 @@ type Reports struct {
 type Review struct {
 	Title       string   `json:"title"`
 	Description string   `json:"description,omitempty"`
-	Files       []string `json:"files,omitempty"` // relative to the workspace; the first to look at come first
+	Files       []string `json:"files,omitempty"` // relative to the workspace; the most important first
 }
 
 // ReviewResult is the agent's report about changes that it was asked to review.
@@ -84,7 +85,7 @@ type ReviewResult struct {
 	Findings []Finding `json:"findings,omitempty"`
 }
 
-// Finding is one thing that a review has found.
+// Finding is a finding of a review.
 type Finding struct {
 	File     string   `json:"file,omitempty"` // relative to the workspace
 	Line     int64    `json:"line,omitempty"`
@@ -95,7 +96,7 @@ type Finding struct {
 // Verdict is the outcome of a review.
 type Verdict string
 
-// Severity is how much a finding matters.
+// Severity is the severity of a finding.
 type Severity string
 
 // The verdicts and severities of reviews.
@@ -109,7 +110,8 @@ const (
 	SeverityError   Severity = "error"
 )
 
-// PullRequest is a pull request that the agent has prepared, or changed. Empty fields of a change stay as they were.
+// PullRequest is a pull request that the agent has prepared, or changed. Empty fields of a change
+// mean unchanged.
 type PullRequest struct {
 	Operation  PullRequestOperation `json:"operation"`
 	Title      string               `json:"title,omitempty"`
@@ -121,7 +123,7 @@ type PullRequest struct {
 	State      PullRequestState     `json:"state,omitempty"`
 }
 
-// With is the pull request after a change.
+// With returns the pull request after a change.
 func (p PullRequest) With(c PullRequest) PullRequest {
 	return PullRequest{
 		Operation: p.Operation, Title: cmp.Or(c.Title, p.Title), Body: cmp.Or(c.Body, p.Body), Branch: cmp.Or(c.Branch, p.Branch),

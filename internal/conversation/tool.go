@@ -22,31 +22,31 @@ const (
 	maxToolLocations     = 32
 	MaxToolPathBytes     = 1 << 10
 	maxToolDiffs         = 32
-	MaxToolDiffTextBytes = 64 << 10 // of all changes of a call together
+	MaxToolDiffTextBytes = 64 << 10 // total size of all changes of a call
 )
 
-// Tool describes a call of a tool, in the same form for every agent. It follows from the name and
-// the input of the call, which have the agent's own form.
+// Tool describes a tool call in the same form for every agent. It is derived from the name and the
+// input of the call, which have the agent's form.
 type Tool struct {
 	Kind      ToolKind   `json:"kind,omitempty"`
 	Title     string     `json:"title,omitempty"` // a line for people
 	Locations []Location `json:"locations,omitempty"`
-	Diff      []FileDiff `json:"diff,omitempty"` // what an edit changes
+	Diff      []FileDiff `json:"diff,omitempty"` // changes of an edit
 }
 
-// Location is a file that a call is about.
+// Location is a file that a call concerns.
 type Location struct {
-	Path string `json:"path"` // as the agent names it
+	Path string `json:"path"` // as named by the agent
 	Line int    `json:"line,omitempty"`
 }
 
-// FileDiff is the change of a file by an edit: a text that takes the place of another, or a patch.
+// FileDiff is the change of a file by an edit: a text that replaces another, or a patch.
 type FileDiff struct {
-	Path    string `json:"path,omitempty"` // none if the patch alone names files
+	Path    string `json:"path,omitempty"` // empty if only the patch names files
 	OldText string `json:"oldText,omitempty"`
 	NewText string `json:"newText,omitempty"`
-	Patch   string `json:"patch,omitempty"` // in the agent's form, mostly a unified diff
-	// Truncated: the texts are not whole.
+	Patch   string `json:"patch,omitempty"` // in the agent's format, mostly a unified diff
+	// Truncated means that the texts are incomplete.
 	Truncated bool `json:"truncated,omitempty"`
 }
 
@@ -78,7 +78,8 @@ func (t Tool) Bounded() Tool {
 	return t
 }
 
-// InRun returns the event with the run in which its block came, and with the time at which the block was complete.
+// InRun returns the event with the run in which its block appeared, and the time at which the block
+// was completed.
 func InRun(e Event, runID string) Event {
 	switch d := e.Data.(type) {
 	case BlockStart:
@@ -92,7 +93,7 @@ func InRun(e Event, runID string) Event {
 }
 
 // WithTool returns the event with the description that view returns for the name and the input of
-// the call. Events that are about no call are unchanged.
+// the call. Events that do not concern a call are unchanged.
 func WithTool(e Event, view func(name string, input json.RawMessage) Tool) Event {
 	switch d := e.Data.(type) {
 	case BlockStart:
@@ -114,8 +115,8 @@ func WithTool(e Event, view func(name string, input json.RawMessage) Tool) Event
 	return e
 }
 
-// viewed returns the description of a call. A kind that the agent itself has named counts more than
-// the name of the tool.
+// viewed returns the description of a call. A kind from the agent takes precedence over the name of
+// the tool.
 func viewed(b Block, view func(name string, input json.RawMessage) Tool) Tool {
 	t := view(b.Name, b.Input).Bounded()
 	if b.Kind != "" {

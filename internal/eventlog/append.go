@@ -14,27 +14,29 @@ import (
 )
 
 // Store commits batches of appends. Both methods write a batch in one transaction, except for the
-// appends that the first result has an error for. The second result means that nothing was
-// written; a fault of code unavailable may pass. Repeating a batch whose answer was lost writes
-// nothing twice.
+// appends with an error in the first result. The second result means that nothing was written; with
+// the code unavailable a retry may succeed. A batch whose response was lost can be repeated without
+// writing anything twice.
 type Store interface {
-	// EventsAppend waits, for a few seconds at most, for a session that another transaction holds.
+	// EventsAppend waits, for a few seconds at most, for a session that another transaction has
+	// locked.
 	EventsAppend(ctx context.Context, appends []Append) ([]error, error)
-	// EventsTryAppend waits for no session: appends to one that another transaction holds, or that
-	// does not exist, get ErrBusy.
+	// EventsTryAppend does not wait: appends to a session that another transaction has locked, or
+	// that does not exist, get ErrBusy.
 	EventsTryAppend(ctx context.Context, appends []Append) ([]error, error)
 	EventsPosition(ctx context.Context, sessionID string) (int64, error)
 }
 
-// ErrStopped means that the appender is stopped. Earlier appends are either committed or were
-// answered with this error.
+// ErrStopped means that the appender is stopped. Earlier appends were either committed or also
+// returned this error.
 var ErrStopped = errors.New("eventlog: the appender is stopped")
 
-// AppenderOptions are the choices of an appender.
+// AppenderOptions configure an appender.
 type AppenderOptions struct {
-	// Interval and MaxInterval bound the pause after a commit that several appends shared. It lasts as long as that
-	// commit took, and at least a millisecond for each of its appends, so that commits take at most half of the time: a
-	// commit costs less per append if more appends share it. After an append on its own there is none. Default 3ms and 12ms.
+	// Interval and MaxInterval bound the pause after a commit that several appends shared. It lasts
+	// as long as that commit took, and at least a millisecond for each of its appends, so that
+	// commits take at most half of the time: a commit costs less per append if more appends share
+	// it. After a commit of a single append there is no pause. Default 3ms and 12ms.
 	Interval    time.Duration
 	MaxInterval time.Duration
 	// MaxBatch bounds the appends of one commit. Default 256.
@@ -53,12 +55,13 @@ type AppenderOptions struct {
 	// MaxCommits bounds the concurrent commits. A second one begins only while the first is slow.
 	// Default 4.
 	MaxCommits int
-	// MaxLockWaits is how many further commits may wait for a session that another transaction
-	// holds, each for a single session. Default 2.
+	// MaxLockWaits bounds the additional commits that wait for a session that another transaction
+	// has locked, each for a single session. Default 2.
 	MaxLockWaits int
-	// CommitTimeout bounds one commit; the connection is closed then. Default 15s.
+	// CommitTimeout bounds one commit, after which the connection is closed. Default 15s.
 	CommitTimeout time.Duration
-	// Committed is called after each commit that was tried, with the time it took. Default: nothing is called.
+	// Committed is called after each attempt to commit, with the time it took. Default: nothing is
+	// called.
 	Committed func(took time.Duration, err error)
 	// Logger receives retries. Default: nothing is logged.
 	Logger *slog.Logger
@@ -97,31 +100,31 @@ func (o AppenderOptions) withDefaults() AppenderOptions {
 }
 
 const (
-	// slowCommit is how long a commit runs before another may begin alongside it. Below it batches
+	// slowCommit is how long a commit runs before another may begin concurrently. Below it batches
 	// grow instead, which costs the server less.
 	slowCommit = 100 * time.Millisecond
-	// stalledCommit distinguishes a commit that failed because something in it was stuck from one
+	// stalledCommit distinguishes a commit that failed because a session in it was stuck from one
 	// that was refused: the next attempt has half the sessions.
 	stalledCommit = 2 * time.Second
 )
 
-// Backoff of a commit that failed and may pass, and of a session that is busy.
+// Backoff after a transient failure of a commit, and of a busy session.
 const (
 	minBackoff = 10 * time.Millisecond
 	maxBackoff = time.Second
 )
 
-// newPauses are those between the tries to read or to listen.
+// newPauses returns the backoff between attempts to read or to listen.
 func newPauses() retry.Backoff { return backoff.New(minBackoff, maxBackoff) }
 
-// Appender commits events of many sessions together. Appends of one session are
-// committed in the order in which Append was called, as long as its caller waits
-// for one before it makes the next. It is safe for concurrent use. Appends wait
-// until Start is called. See the package documentation for what sessions share.
+// Appender commits events of many sessions together. Appends of one session are committed in the
+// order in which Append was called, if the caller waits for each before the next. It is safe for
+// concurrent use. Appends wait until Start is called. See the package documentation for what
+// sessions share.
 type Appender struct {
 	store   Store
 	options AppenderOptions
-	// wake has room for one: the loop looks at everything when it wakes.
+	// wake has room for one: the loop checks everything when it wakes.
 	wake chan struct{}
 
 	mu       sync.Mutex
@@ -133,16 +136,17 @@ type Appender struct {
 	done      chan struct{}           // closed when the loop has ended
 }
 
-// pending is an append whose caller waits.
+// pending is an append whose caller is waiting.
 type pending struct {
-	ctx    context.Context //nolint:containedctx // it is the caller's, who waits for as long as it lasts
+	ctx    context.Context //nolint:containedctx // of the caller, who waits until it ends
 	append Append
 	bytes  int
-	result chan error // room for one: a commit never waits for a caller that has left
+	result chan error // room for one: a commit never waits for a caller that has returned
 
-	// most is how many sessions may share its next commit; 0 for no limit.
+	// most bounds the sessions that share its next commit; 0 for no limit.
 	most int
-	// alone: no other append shares its next commit, since it may be the one that is refused.
+	// alone means that no other append shares its next commit, since it may be the one that is
+	// refused.
 	alone bool
 }
 
@@ -158,7 +162,7 @@ func NewAppender(store Store, options AppenderOptions) *Appender {
 	}
 }
 
-// Start begins to commit. Calls after the first, or after Stop, change nothing.
+// Start starts committing. Calls after the first, or after Stop, have no effect.
 func (a *Appender) Start() {
 	a.lifecycle.Lock()
 	defer a.lifecycle.Unlock()
@@ -170,8 +174,8 @@ func (a *Appender) Start() {
 	go a.run(ctx)
 }
 
-// Stop commits waiting appends, answers those that cannot be committed until ctx ends with
-// ErrStopped, and returns when the appender is idle. It may be called before Start and again.
+// Stop commits waiting appends, fails those that are not committed before ctx ends with ErrStopped,
+// and returns when the appender is idle. It may be called before Start and more than once.
 func (a *Appender) Stop(ctx context.Context) {
 	a.lifecycle.Lock()
 	if !a.isStopped() {
@@ -194,10 +198,9 @@ func (a *Appender) Stop(ctx context.Context) {
 
 func (a *Appender) isStopped() bool { return isClosed(a.stopped) }
 
-// Append returns when the events are committed, or ErrFenced when a newer
-// generation or attempt has taken over and nothing was written. When Postgres
-// cannot be reached it waits and tries again until ctx ends; then the events may
-// have been committed or not, and appending them again is safe.
+// Append returns when the events are committed, or ErrFenced if a newer generation or attempt has
+// taken over and nothing was written. If Postgres is unreachable it retries until ctx ends. Then
+// the events may or may not have been committed, and it is safe to append them again.
 func (a *Appender) Append(ctx context.Context, add Append) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -229,7 +232,7 @@ func (a *Appender) Append(ctx context.Context, add Append) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-a.done:
-		// The loop may have answered before it ended.
+		// The loop may have sent a result before it ended.
 		select {
 		case err := <-p.result:
 			return err
@@ -239,20 +242,20 @@ func (a *Appender) Append(ctx context.Context, add Append) error {
 	}
 }
 
-// signal has the loop look at the schedule.
+// signal makes the loop check the schedule.
 func (a *Appender) signal() {
 	select {
 	case a.wake <- struct{}{}:
-	default: // it is going to look
+	default: // the loop is about to wake
 	}
 }
 
-// Position is the newest seq of a session; 0 before the first event.
+// Position returns the newest seq of a session; 0 before the first event.
 func (a *Appender) Position(ctx context.Context, sessionID string) (int64, error) {
 	return a.store.EventsPosition(ctx, sessionID)
 }
 
-// run starts commits as the schedule has them, until Stop and the last commit.
+// run starts the commits of the schedule until Stop and the last commit.
 func (a *Appender) run(ctx context.Context) {
 	var commits sync.WaitGroup
 	defer close(a.done)
@@ -274,7 +277,7 @@ func (a *Appender) run(ctx context.Context) {
 		}
 		stopped := a.stopped
 		if stopping {
-			stopped = nil // it is known
+			stopped = nil // handled once
 		}
 		timer.Reset(wait)
 		select {
@@ -288,7 +291,7 @@ func (a *Appender) run(ctx context.Context) {
 	}
 }
 
-// abandon answers everything that waits; commits in progress answer their own.
+// abandon fails all waiting appends; commits in progress return their own results.
 func (a *Appender) abandon(cause error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -297,7 +300,8 @@ func (a *Appender) abandon(cause error) {
 	}
 }
 
-// commit tries a batch once and hands its appends back to their callers or to the schedule.
+// commit attempts to commit a batch once and returns its appends to their callers or to the
+// schedule.
 func (a *Appender) commit(ctx context.Context, b *batch) {
 	appends := make([]Append, len(b.pending))
 	for i, p := range b.pending {
@@ -330,7 +334,7 @@ func (a *Appender) commit(ctx context.Context, b *batch) {
 	a.signal()
 }
 
-// size estimates the bytes of an append in memory and on its way to the server.
+// size estimates the bytes of an append in memory and on the wire.
 func (a *Append) size() int {
 	const overhead = 128 // ids, times, columns
 	n := overhead + len(a.State)

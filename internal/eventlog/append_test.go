@@ -17,8 +17,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
 )
 
-// TestMain has properties tried less often than by default, since each try writes to a database.
-// -rapid.checks says otherwise.
+// TestMain reduces the default number of runs of properties, since each run writes to a database.
+// -rapid.checks overrides it.
 func TestMain(m *testing.M) {
 	if err := flag.Set("rapid.checks", "30"); err != nil {
 		panic(err)
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// scriptedStore answers commits as its function says and remembers them.
+// scriptedStore answers commits with the results of its function and records them.
 type scriptedStore struct {
 	mu      sync.Mutex
 	batches [][]eventlog.Append
@@ -103,8 +103,9 @@ func TestAppendsGatherWhileACommitIsUnderWay(t *testing.T) {
 	})
 }
 
-// TestCommitsGrowWhileTheServerIsBusy has 50 sessions append a word every 100 ms, one after the other, to a server that
-// takes 8 ms for a commit. What appends share leaves the server idle half of the time.
+// TestCommitsGrowWhileTheServerIsBusy has 50 sessions append a word every 100 ms, each after the
+// previous one, to a server that takes 8 ms for a commit. Because appends share commits, the server
+// is idle half of the time.
 func TestCommitsGrowWhileTheServerIsBusy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -139,8 +140,9 @@ func TestCommitsGrowWhileTheServerIsBusy(t *testing.T) {
 	})
 }
 
-// TestManySlowSessionsShareCommits has sessions append a word every 100 ms, one after the other, to a server that takes 2 ms for a commit.
-// A hundred of them share a commit every 14 ms; a few wait for 3 ms between commits.
+// TestManySlowSessionsShareCommits has sessions append a word every 100 ms, each after the previous
+// one, to a server that takes 2 ms for a commit. A hundred of them share a commit every 14 ms; a
+// few wait for 3 ms between commits.
 func TestManySlowSessionsShareCommits(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -178,8 +180,9 @@ func TestManySlowSessionsShareCommits(t *testing.T) {
 	}
 }
 
-// TestLargeCommitsFollowOneAnother has 40 sessions append 16 events after the other, to a server that takes 8 ms for a commit.
-// Its callers share every commit, and the server is idle for less than a tenth of the time.
+// TestLargeCommitsFollowOneAnother has 40 sessions append 16 events at a time, each append after
+// the previous one, to a server that takes 8 ms for a commit. Its callers share every commit, and
+// the server is idle for less than a tenth of the time.
 func TestLargeCommitsFollowOneAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -259,7 +262,7 @@ func TestACallerMayCancel(t *testing.T) {
 		defer cancel()
 		require.ErrorIs(t, a.Append(ctx, add("ses_a")), gaveUp)
 		tries := len(s.sizes())
-		time.Sleep(time.Minute) // in the bubble: no caller waits any more, so nothing is tried
+		time.Sleep(time.Minute) // in the bubble: no caller is waiting any more, so there are no attempts
 		synctest.Wait()
 		require.LessOrEqual(t, len(s.sizes()), tries+1)
 		a.Stop(t.Context())

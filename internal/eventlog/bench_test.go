@@ -16,9 +16,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 )
 
-// BenchmarkAppend measures an append of one event against the least that any commit costs on the
-// same server: one row in a separate table. The figures of interest are the ratios; the test server
-// does not wait for its disk.
+// BenchmarkAppend measures an append of one event relative to the minimum cost of a commit on the
+// same server: one row in a separate table. Only the ratios are meaningful; the test server does
+// not wait for its disk.
 func BenchmarkAppend(b *testing.B) {
 	url := postgrestest.URL(b)
 	l := &logBundle{db: postgrestest.Open(b, url), url: url}
@@ -59,7 +59,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// bareCommit is how long a commit of one row takes.
+// bareCommit returns how long a commit of one row takes.
 func bareCommit(b *testing.B, url string) time.Duration {
 	b.Helper()
 	ctx := b.Context()
@@ -77,7 +77,7 @@ func bareCommit(b *testing.B, url string) time.Duration {
 	return time.Since(begin) / rounds
 }
 
-// BenchmarkWake measures from the commit of an append to its arrival at a reader that waits.
+// BenchmarkWake measures the time from the commit of an append to its arrival at a waiting reader.
 func BenchmarkWake(b *testing.B) {
 	url := postgrestest.URL(b)
 	l := &logBundle{db: postgrestest.Open(b, url), url: url}
@@ -116,8 +116,8 @@ func BenchmarkWake(b *testing.B) {
 	b.ReportMetric(float64(waited.Microseconds())/float64(b.N), "us/wake")
 }
 
-// BenchmarkAppendBatch measures an append of many events of a run against the same rows copied into a
-// table of the same shape, each in a transaction. The two take turns.
+// BenchmarkAppendBatch measures an append of many events of a run relative to copying the same rows
+// into a table of the same shape, each in a transaction. It alternates between the two.
 func BenchmarkAppendBatch(b *testing.B) {
 	const events = 500
 	url := postgrestest.URL(b)

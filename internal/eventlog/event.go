@@ -8,8 +8,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/question"
 )
 
-// Event is one entry of a session's log. Seq is contiguous from 1 in its session
-// and is the position that readers resume from.
+// Event is one entry of a session's log. Seq is contiguous from 1 in its session and is the
+// position from which readers resume.
 type Event struct {
 	Seq            int64           `json:"seq"`
 	Type           string          `json:"type"`
@@ -26,8 +26,8 @@ type Draft struct {
 	ConversationID string
 	At             time.Time
 	Data           json.RawMessage
-	// Frame and N are the place of an event in its run, which is written once. The places of an append ascend, and no frame
-	// is after its LastFrame.
+	// Frame and N are the place of an event in its run. Each place is written once. The places of
+	// an append ascend, and no frame is after its LastFrame.
 	Frame int64
 	N     int
 }
@@ -37,8 +37,8 @@ type Draft struct {
 type Append struct {
 	SessionID string
 	RunID     string
-	// Generation and Token fence: an append of an older sandbox generation or an
-	// older attempt is dropped whole with ErrFenced.
+	// Generation and Token fence the append: one of an older sandbox generation or attempt is
+	// dropped completely with ErrFenced.
 	Generation int64
 	Token      string
 	Events     []Draft
@@ -48,45 +48,44 @@ type Append struct {
 	Resolved  []Resolution
 	LastFrame int64
 	State     []byte
-	// Steers: the attempt gives the agent prompts in the running turn.
+	// Steers reports that the attempt gives the agent prompts during the running turn.
 	Steers bool
 }
 
-// Question is one that a frame has brought.
+// Question is a question to people from a frame.
 type Question struct {
 	Frame     int64
-	Part      int64 // of the run: the ids of an agent may begin again with each
+	Part      int64 // part of the run: an agent may reuse ids in each
 	Asked     question.Asked
 	Shown     *question.Asked // Asked without the values of secrets; nil if it is the same
 	At        time.Time
 	ExpiresAt time.Time
-	// Decided is the answer if no person needs to be asked; nil otherwise. It is kept so that the
-	// next attempt can give it again.
+	// Decided is the answer if no person needs to be asked; nil otherwise. It is stored so that the
+	// next attempt can repeat it.
 	Decided *question.Answer
 }
 
-// Resolution is a frame's word that the agent does not wait for an answer any more.
+// Resolution reports that, according to a frame, the agent no longer waits for an answer.
 type Resolution struct {
 	Frame   int64
 	Part    int64  // of the run
-	AgentID string // the question's id in the agent's words
+	AgentID string // the agent's id of the question
 }
 
-// ErrFenced means that a newer generation or attempt owns the run now.
+// ErrFenced means that a newer generation or attempt owns the run.
 var ErrFenced = errors.New("eventlog: fenced off by a newer generation or attempt")
 
-// ErrBusy means that another transaction holds the session, so that nothing was written.
+// ErrBusy means that another transaction has locked the session, so that nothing was written.
 var ErrBusy = errors.New("eventlog: another transaction holds the session")
 
-// PositionGoneError means that events after the position asked for have been
-// deleted.
+// PositionGoneError means that events after the requested position have been deleted.
 type PositionGoneError struct {
-	First int64 // the oldest seq that is still there
+	First int64 // the oldest seq that still exists
 }
 
 func (e *PositionGoneError) Error() string { return "eventlog: the position has been deleted" }
 
-// FuturePositionError means that the position asked for has not been written yet.
+// FuturePositionError means that the requested position has not been written yet.
 type FuturePositionError struct {
 	Newest int64
 }

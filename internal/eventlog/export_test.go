@@ -1,13 +1,13 @@
 package eventlog
 
-// Memory is what the tails take.
+// Memory is the memory of the tails.
 func (f *Follower) Memory() int {
 	f.topics.mu.Lock()
 	defer f.topics.mu.Unlock()
 	return f.topics.bytes
 }
 
-// Topics is the number of sessions that are followed.
+// Topics is the number of followed sessions.
 func (f *Follower) Topics() int {
 	f.topics.mu.Lock()
 	defer f.topics.mu.Unlock()

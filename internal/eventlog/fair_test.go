@@ -19,7 +19,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// lock holds the row of a session until release is called.
+// lock locks the row of a session until release is called.
 func (b *logBundle) lock(t *testing.T, id string) (release func()) {
 	t.Helper()
 	conn, err := pgx.Connect(context.Background(), b.url)
@@ -77,8 +77,8 @@ func TestALockedSessionDelaysNoOther(t *testing.T) {
 	}
 }
 
-// TestASessionThatIsLockedAgainAndAgainIsAppendedTo has its row locked without a pause by two
-// others in turn: trying whether it happens to be free would not be enough.
+// TestASessionThatIsLockedAgainAndAgainIsAppendedTo has two transactions alternately lock its row
+// without a pause: attempts that do not wait for the lock would never succeed.
 func TestASessionThatIsLockedAgainAndAgainIsAppendedTo(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
@@ -170,7 +170,7 @@ func TestSessionsThatShareAStuckCommitAreSplit(t *testing.T) {
 		s := &scriptedStore{answer: func(n int, b []eventlog.Append) ([]error, error) {
 			switch {
 			case n == 1:
-				time.Sleep(50 * time.Millisecond) // so that the next has all of them
+				time.Sleep(50 * time.Millisecond) // so that the next commit has all of them
 			case has(b, "ses_stuck"):
 				time.Sleep(10 * time.Second)
 				return nil, failure.Errorf(failure.Unavailable, "no answer")

@@ -26,7 +26,7 @@ type countingSource struct {
 	mu                       sync.Mutex
 	fault                    func(ctx context.Context) error // before a read; nil for none
 	heard                    sync.Once
-	listens                  chan struct{} // closed when nothing can be missed
+	listens                  chan struct{} // closed when it listens
 }
 
 func (s *countingSource) EventsRead(ctx context.Context, pages []*eventlog.Page) error {
@@ -62,7 +62,8 @@ func (s *countingSource) EventsListen(ctx context.Context, ready func(), changed
 	return s.DB.EventsListen(ctx, func() { ready(); s.heard.Do(func() { close(s.listens) }) }, changed)
 }
 
-// counted gives a log a second follower, whose statements are counted. It listens.
+// counted starts a second follower of a log, whose statements are counted, and waits until it
+// listens.
 func (b *logBundle) counted(t *testing.T, o eventlog.FollowerOptions) (*countingSource, *eventlog.Follower) {
 	t.Helper()
 	source := &countingSource{DB: b.db, listens: make(chan struct{})}
@@ -103,7 +104,7 @@ func (b *logBundle) exec(t *testing.T, sql string, args ...any) {
 	require.NoError(t, err)
 }
 
-// openReaders are readers of the newest events of a session.
+// openReaders opens readers of the newest events of a session.
 func openReaders(ctx context.Context, t *testing.T, b *logBundle, f *eventlog.Follower, id string, n int) []*eventlog.Reader {
 	t.Helper()
 	newest, err := b.db.EventsPosition(ctx, id)
@@ -138,7 +139,7 @@ func TestACommitIsReadOnceWhateverTheNumberOfReaders(t *testing.T) {
 				require.Equal(t, 1, got.Len())
 			}
 		}
-		// The notification of the session's creation may have come late.
+		// The notification of the session's creation may have been late.
 		require.LessOrEqual(t, source.reads.Load(), int64(commits+1), "%d readers", n)
 		require.EqualValues(t, n, source.bounds.Load(), "one for each reader that came")
 		f.Stop()
@@ -170,8 +171,8 @@ func TestACommitOfManySessionsIsReadWithOneStatement(t *testing.T) {
 	require.LessOrEqual(t, source.reads.Load()-before, int64(commits+len(ids)), "one for each commit, and for sessions whose creation was notified late")
 }
 
-// TestReadersAtRandomPositionsGetEveryEventOnce has readers come, go and dawdle while a session is
-// written to, with a tail that overflows all the time.
+// TestReadersAtRandomPositionsGetEveryEventOnce opens, closes and slows down readers while a
+// session is written to, with a tail that constantly overflows.
 func TestReadersAtRandomPositionsGetEveryEventOnce(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
@@ -192,7 +193,7 @@ func TestReadersAtRandomPositionsGetEveryEventOnce(t *testing.T) {
 			written.Add(perCommit)
 		}
 	})
-	all.Go(func() { // Postgres answers late, or not at all
+	all.Go(func() { // Postgres responds late, or not at all
 		for n := range 10 {
 			source.setFault(func(context.Context) error {
 				if rand.N(3) == 0 {
@@ -238,7 +239,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// visit reads from a position to another.
+// visit reads from one position to another.
 func (b *logBundle) visit(ctx context.Context, f *eventlog.Follower, id string, position, until int64) error {
 	r, err := f.Follow(ctx, id, position)
 	if err != nil {
@@ -264,8 +265,8 @@ func (b *logBundle) visit(ctx context.Context, f *eventlog.Follower, id string, 
 	return nil
 }
 
-// TestPruningDuringReading deletes events while readers are at them: each gets every event that is
-// left, in order, or an error that its position is gone.
+// TestPruningDuringReading deletes events while they are being read: each reader gets every
+// remaining event in order, or a PositionGoneError.
 func TestPruningDuringReading(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
@@ -339,7 +340,7 @@ func TestWhatIsPrunedIsNotServedFromMemory(t *testing.T) {
 	readTo(ctx, t, left, 20)
 }
 
-// TestASessionThatIsDeletedEndsItsReaders deletes the row: nothing of the session is left in memory.
+// TestASessionThatIsDeletedEndsItsReaders deletes the row: the session is then removed from memory.
 func TestASessionThatIsDeletedEndsItsReaders(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
@@ -359,7 +360,7 @@ func TestASessionThatIsDeletedEndsItsReaders(t *testing.T) {
 	require.Equal(t, failure.NoSession, failure.CodeOf(err))
 }
 
-// TestAReaderIsWokenByItsTimerWhilePostgresHangs has a reader wait for a page that does not come.
+// TestAReaderIsWokenByItsTimerWhilePostgresHangs makes a reader wait for a page that never arrives.
 func TestAReaderIsWokenByItsTimerWhilePostgresHangs(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
@@ -390,8 +391,8 @@ func TestAReaderIsWokenByItsTimerWhilePostgresHangs(t *testing.T) {
 	readTo(ctx, t, r, 10)
 }
 
-// TestReadersThatComeBackTogetherShareWhatTheyMissed restarts a follower, as the restart of an api does,
-// under 100 readers.
+// TestReadersThatComeBackTogetherShareWhatTheyMissed restarts a follower with 100 readers, like the
+// restart of an api.
 func TestReadersThatComeBackTogetherShareWhatTheyMissed(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
@@ -410,7 +411,7 @@ func TestReadersThatComeBackTogetherShareWhatTheyMissed(t *testing.T) {
 	for range readers {
 		require.NoError(t, <-failures)
 	}
-	// The notifications of the session and its events may have come late.
+	// The notifications of the session and its events may have been late.
 	require.LessOrEqual(t, source.reads.Load(), int64(catchUps+2), "all but the first are served from memory")
 }
 

@@ -10,29 +10,31 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
-// Source is where followers read.
+// Source is the log that followers read.
 type Source interface {
-	// EventsRead fills pages of different sessions with one statement: Bounds for each that exists, then
-	// Add for its events in order and without a gap, within the bounds of the page; Fail for a session that
-	// does not exist. An error means that nothing was read; of code unavailable it may pass.
+	// EventsRead fills pages of different sessions with one statement. For each session that exists
+	// it calls Bounds and then Add for its events, in order and without gaps, within the bounds of
+	// the page; for others it calls Fail. An error means that nothing was read; with the code
+	// unavailable a retry may succeed.
 	EventsRead(ctx context.Context, pages []*Page) error
 	// EventsBounds returns the positions of the oldest and the newest event of a session, or
 	// session_not_found.
 	EventsBounds(ctx context.Context, sessionID string) (Bounds, error)
-	// EventsPositions returns the bounds of those of the sessions that exist.
+	// EventsPositions returns the bounds of the given sessions that exist.
 	EventsPositions(ctx context.Context, sessionIDs []string) (map[string]Bounds, error)
-	// EventsListen reports commits until ctx ends or its connection is lost, and
-	// returns an error then. It calls ready when nothing can be missed from then
-	// on, and changed with the sessions that have grown, or none for all.
+	// EventsListen reports commits until ctx ends or its connection is lost, and then returns an
+	// error. It calls ready when no later commit can be missed, and changed with the sessions that
+	// have grown, or with none for all.
 	EventsListen(ctx context.Context, ready func(), changed func(sessionIDs []string)) error
 }
 
-// Bounds are the positions of the oldest and the newest event of a session; 1 and 0 where there is none.
+// Bounds are the positions of the oldest and the newest event of a session; 1 and 0 if there is
+// none.
 type Bounds struct {
 	First, Newest int64
 }
 
-// Check returns why nothing can be read after a position.
+// Check returns an error if a position cannot be read from.
 func (b Bounds) Check(after int64) error {
 	switch {
 	case after < b.First-1:
@@ -43,44 +45,43 @@ func (b Bounds) Check(after int64) error {
 	return nil
 }
 
-// PageBytes is where a page of events ends: it has less data than that, or one event
-// more than would fit.
+// PageBytes bounds the data of a page; the event that reaches it is included.
 const PageBytes = 256 << 10
 
 const (
 	pageEvents = 1024
-	// tailReads is how many statements read tails at once: while one is under way, what commits report
-	// gathers for the next.
+	// tailReads bounds the concurrent statements that read tails: while they run, reports of
+	// commits accumulate for the next one.
 	tailReads = 2
 	// tailSessions bounds the sessions of one such statement.
 	tailSessions = 64
-	// minTailPage bounds the data of each of them where they are many; together they have PageBytes.
+	// minTailPage is the minimum size of each session's page; together they have PageBytes.
 	minTailPage = 16 << 10
 )
 
-// FollowerOptions are the choices of a follower.
+// FollowerOptions configure a follower.
 type FollowerOptions struct {
-	// Poll is how often the positions of all followed sessions are asked for, in
-	// one query, in case a notification was lost. Default 1s.
+	// Poll is the interval of the query for the positions of all followed sessions, which finds
+	// events with lost notifications. Default 1s.
 	Poll time.Duration
-	// PageEvents is how many events are read at once. Default 1024.
+	// PageEvents bounds the events that are read at a time. Default 1024.
 	PageEvents int
 	// TailBytes bounds the tail of one session in memory. Default 4 MiB.
 	TailBytes int
-	// KeepBytes is how much of it is kept for longer than Keep. Default 64 KiB.
+	// KeepBytes is how much of the tail is kept for longer than Keep. Default 64 KiB.
 	KeepBytes int
-	// Keep is how long the rest is kept, for readers that are slow or come back. Default 10s.
+	// Keep is how long the rest is kept, for readers that are slow or reconnect. Default 10s.
 	Keep time.Duration
 	// MemoryBytes bounds the tails of all sessions together. Default 64 MiB.
 	MemoryBytes int
-	// Linger is how long events are kept after the last reader of a session has left; negative for not at
-	// all. Default 30s.
+	// Linger is how long events are kept after the last reader of a session has closed; negative
+	// for not at all. Default 30s.
 	Linger time.Duration
-	// CatchUps is how many readers at older positions read Postgres at once. Default 4.
+	// CatchUps bounds the readers at older positions that read Postgres concurrently. Default 4.
 	CatchUps int
-	// Format is how readers get events. Default: lines of JSON.
+	// Format is the encoding of events for readers. Default: lines of JSON.
 	Format Format
-	// Logger gets lost connections. Default: nothing is logged.
+	// Logger receives lost connections. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -130,10 +131,10 @@ type Follower struct {
 	options  FollowerOptions
 	hub      *hub
 	topics   *topics
-	catchUps chan struct{} // one place for each reader that reads Postgres
-	pages    sync.Pool     // of *Page, for readers that catch up
+	catchUps chan struct{} // one slot for each reader that reads Postgres
+	pages    sync.Pool     // of *Page, for readers that are catching up
 
-	ctx       context.Context //nolint:containedctx // it is what Stop ends, with all that the follower does
+	ctx       context.Context //nolint:containedctx // Stop ends it, and with it all goroutines
 	cancel    context.CancelFunc
 	lifecycle sync.Mutex
 	started   bool
@@ -153,8 +154,8 @@ func NewFollower(source Source, options FollowerOptions) *Follower {
 	return f
 }
 
-// Start begins to listen, to read and to poll. Calls after the first, or after Stop,
-// change nothing.
+// Start starts listening, reading and polling. Calls after the first, or after Stop, have no
+// effect.
 func (f *Follower) Start() {
 	f.lifecycle.Lock()
 	defer f.lifecycle.Unlock()
@@ -169,8 +170,8 @@ func (f *Follower) Start() {
 	}
 }
 
-// Stop ends every reader with ErrFollowerStopped and returns when nothing runs
-// any more. It may be called before Start and again.
+// Stop ends every reader with ErrFollowerStopped and returns when all goroutines have ended. It may
+// be called before Start and more than once.
 func (f *Follower) Stop() {
 	f.lifecycle.Lock()
 	if !isClosed(f.stopped) {
@@ -182,7 +183,7 @@ func (f *Follower) Stop() {
 	f.topics.clear()
 }
 
-// background runs a task that Stop waits for. It reports false after Stop.
+// background runs a task that Stop waits for. It returns false after Stop.
 func (f *Follower) background(task func()) bool {
 	f.lifecycle.Lock()
 	defer f.lifecycle.Unlock()
@@ -199,8 +200,8 @@ func (f *Follower) changed(sessionIDs []string) {
 	f.hub.publish(sessionIDs)
 }
 
-// listen holds the one listening connection. Commits during its absence are found by reading all
-// tails once it is back.
+// listen maintains the listening connection. After a reconnect it reads all tails, to find commits
+// that were missed.
 func (f *Follower) listen(ctx context.Context) {
 	pauses := newPauses()
 	for {
@@ -217,7 +218,7 @@ func (f *Follower) listen(ctx context.Context) {
 	}
 }
 
-// poll is the net below the notifications.
+// poll is the fallback for lost notifications.
 func (f *Follower) poll(ctx context.Context) {
 	ticker := time.NewTicker(f.options.Poll)
 	defer ticker.Stop()
@@ -242,13 +243,12 @@ func (f *Follower) poll(ctx context.Context) {
 	}
 }
 
-// readTails reads the new events of followed sessions, each commit once for all readers in this
-// process.
+// readTails reads the new events of followed sessions, once for all readers in this process.
 func (f *Follower) readTails(ctx context.Context) {
 	pauses := newPauses()
 	var batch []*topic
-	var spare, pages []*Page // spare are kept from one statement to the next
-	var positions []int64    // of the tails, as they are read from
+	var spare, pages []*Page // spare pages are reused for the next statement
+	var positions []int64    // positions of the tails from which they are read
 	for {
 		select {
 		case <-f.topics.wake:
@@ -294,19 +294,20 @@ func (f *Follower) readTails(ctx context.Context) {
 	}
 }
 
-// publish adds the events that were read after a position to the tail and wakes the readers.
+// publish adds events that were read after a position to the tail and wakes the readers.
 func (f *Follower) publish(t *topic, p *Page, after int64) {
 	if p.err != nil {
 		f.topics.fail(t, p.err)
 		return
 	}
-	// An empty page has no more, whatever the bounds say: it would be read again at once.
+	// After an empty page there are no more, regardless of the bounds; otherwise it would be read
+	// again immediately.
 	more := len(p.ends) > 0 && p.last() < p.newest
 	t.mu.Lock()
 	t.tail.forget(p.first)
 	switch {
 	case t.tail.newest != after:
-		more = true // a reader has placed the tail elsewhere
+		more = true // a reader has repositioned the tail
 	case len(p.ends) > 0:
 		t.tail.append(p)
 		t.wake()
@@ -315,15 +316,15 @@ func (f *Follower) publish(t *topic, p *Page, after int64) {
 	f.topics.done(t, more)
 }
 
-// Follow returns a reader of everything after a position; 0 is from the start.
-// *PositionGoneError, *FuturePositionError or session_not_found say that there is
-// nothing to follow. The reader must be closed.
+// Follow returns a reader of all events after a position; 0 for the start. It returns
+// *PositionGoneError, *FuturePositionError or session_not_found if the position cannot be followed.
+// The caller must close the reader.
 func (f *Follower) Follow(ctx context.Context, sessionID string, after int64) (*Reader, error) {
 	if isClosed(f.stopped) {
 		return nil, ErrFollowerStopped
 	}
-	// Join the readers first and read the bounds then: a commit in between may cause an
-	// unnecessary read of the tail, but is never missed.
+	// Join the readers first and then read the bounds: a commit in between may cause an unnecessary
+	// read of the tail, but is never missed.
 	t := f.topics.enter(sessionID)
 	bounds, err := f.source.EventsBounds(ctx, sessionID)
 	if err == nil {
@@ -338,14 +339,14 @@ func (f *Follower) Follow(ctx context.Context, sessionID string, after int64) (*
 }
 
 // Watch wakes a caller that reads Postgres when a session's log has grown. Several commits before
-// the channel is read are one wake-up. It is not a net: a lost notification is not made up for.
-// stop must be called.
+// the channel is read cause one wake-up. A lost notification causes none. The caller must call
+// stop.
 func (f *Follower) Watch(sessionID string) (changed <-chan struct{}, stop func()) {
 	wake := f.hub.watch(sessionID)
 	return wake, func() { f.hub.unwatch(sessionID, wake) }
 }
 
-// sleep reports false when ctx ends first.
+// sleep returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -366,5 +367,5 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// isPassing reports whether a read is worth another try.
+// isPassing reports whether a failed read should be retried.
 func isPassing(err error) bool { return failure.CodeOf(err) == failure.Unavailable }

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// hub wakes those who watch a session, and looks something up themselves. It holds no events: a
-// wake-up says that the log has grown, and any number of them before it is taken are one. Publishing
-// never waits.
+// hub wakes the watchers of a session, which read the log themselves. It stores no events: a
+// wake-up means that the log has grown, and several ones before it is received count as one.
+// Publishing never waits.
 type hub struct {
 	mu       sync.Mutex
 	watchers map[string][]chan struct{}
@@ -16,7 +16,7 @@ type hub struct {
 func newHub() *hub { return &hub{watchers: map[string][]chan struct{}{}} }
 
 func (h *hub) watch(sessionID string) chan struct{} {
-	// Room for one: a second wake-up before the first is taken adds nothing.
+	// Room for one: a second wake-up before the first is received adds nothing.
 	wake := make(chan struct{}, 1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -24,7 +24,7 @@ func (h *hub) watch(sessionID string) chan struct{} {
 	return wake
 }
 
-// unwatch may be called again.
+// unwatch may be called more than once.
 func (h *hub) unwatch(sessionID string, wake chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -36,7 +36,7 @@ func (h *hub) unwatch(sessionID string, wake chan struct{}) {
 	h.watchers[sessionID] = left
 }
 
-// publish wakes those who watch the sessions, or with none given all.
+// publish wakes the watchers of the sessions, or all if none are given.
 func (h *hub) publish(sessionIDs []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -55,7 +55,7 @@ func wakeAll(watchers []chan struct{}) {
 	for _, wake := range watchers {
 		select {
 		case wake <- struct{}{}:
-		default: // it is awake already
+		default: // a wake-up is already pending
 		}
 	}
 }

@@ -21,7 +21,7 @@ func TestAWatcherThatOverflowsIsWokenOnceAndCanLeave(t *testing.T) {
 	t.Parallel()
 	h := newHub()
 	wake := h.watch("ses_a")
-	for range 1000 { // nothing takes them: none of these may block
+	for range 1000 { // no receiver: none of these may block
 		h.publish([]string{"ses_a"})
 	}
 	h.unwatch("ses_a", wake)

@@ -21,8 +21,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// waitLimit bounds every wait of a test. What it waits for takes a moment where the machine is free;
-// all packages' tests share it.
+// waitLimit bounds every wait of a test. Waits are short on an idle machine, but the tests of all
+// packages share it.
 const waitLimit = 2 * time.Minute
 
 // logBundle is a log over a real Postgres.
@@ -44,7 +44,7 @@ func setupLog(t *testing.T, o eventlog.FollowerOptions) *logBundle {
 	return b
 }
 
-// testingT is what tests and properties have in common.
+// testingT is the common interface of tests and properties.
 type testingT interface {
 	require.TestingT
 	Helper()
@@ -59,7 +59,7 @@ func (b *logBundle) session(t testingT) string {
 	return s.ID
 }
 
-// run gives the session a sandbox and a run whose attempt has the token "t1".
+// run creates a sandbox and a run for the session, whose attempt has the token "t1".
 func (b *logBundle) run(t testingT, sessionID string) string {
 	t.Helper()
 	ctx := context.Background()
@@ -89,7 +89,7 @@ func frame(sessionID, runID string, no int64, events int) eventlog.Append {
 	return a
 }
 
-// readTo reads until a seq and requires that every one before it comes once and in order.
+// readTo reads to a seq and requires that every event before it arrives once and in order.
 func readTo(ctx context.Context, t testingT, r *eventlog.Reader, last int64) []eventlog.Event {
 	var out []eventlog.Event
 	for next := r.Position() + 1; r.Position() < last; {
@@ -106,7 +106,7 @@ func readTo(ctx context.Context, t testingT, r *eventlog.Reader, last int64) []e
 	return out
 }
 
-// decode returns the events of a batch, which must be as many as its positions say.
+// decode returns the events of a batch, whose number must match its positions.
 func decode(b eventlog.Batch) ([]eventlog.Event, error) {
 	var events []eventlog.Event
 	decoder := json.NewDecoder(bytes.NewReader(b.Frames))
@@ -123,8 +123,8 @@ func decode(b eventlog.Batch) ([]eventlog.Event, error) {
 	return events, nil
 }
 
-// TestEveryReaderSeesEverySeqOnceInOrder runs writers that repeat themselves and
-// readers that leave and come back, all at once, over random shapes.
+// TestEveryReaderSeesEverySeqOnceInOrder runs concurrent writers that repeat appends and readers
+// that disconnect and reconnect, with random parameters.
 func TestEveryReaderSeesEverySeqOnceInOrder(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{PageEvents: 7})
@@ -238,7 +238,7 @@ func TestAReaderLearnsOnceThatItHasCaughtUp(t *testing.T) {
 	require.Equal(t, 1, told(ctx, t, other, id, newest, newest), "with nothing to read")
 }
 
-// told counts the batches up to a position that say that the reader has caught up; only the last may.
+// told counts the batches up to a position with CaughtUp set; only the last may have it.
 func told(ctx context.Context, t *testing.T, f *eventlog.Follower, id string, after, last int64) (n int) {
 	t.Helper()
 	r, err := f.Follow(ctx, id, after)
@@ -290,7 +290,7 @@ func TestPositionsThatCannotBeReadFrom(t *testing.T) {
 
 func TestALostListenConnectionLosesNoEvent(t *testing.T) {
 	t.Parallel()
-	b := setupLog(t, eventlog.FollowerOptions{Poll: time.Hour}) // nothing but the listener
+	b := setupLog(t, eventlog.FollowerOptions{Poll: time.Hour}) // only the listener
 	id := b.session(t)
 	runID := b.run(t, id)
 	start, err := b.appender.Position(t.Context(), id)
@@ -311,7 +311,7 @@ func TestALostListenConnectionLosesNoEvent(t *testing.T) {
 	}
 }
 
-// killListener waits for a listening connection and ends it.
+// killListener waits for a listening connection and terminates it.
 func killListener(ctx context.Context, t *testing.T, conn *pgx.Conn) (pid int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -323,7 +323,7 @@ func killListener(ctx context.Context, t *testing.T, conn *pgx.Conn) (pid int) {
 	return pid
 }
 
-// deafSource never hears a notification.
+// deafSource never receives a notification.
 type deafSource struct{ *postgres.DB }
 
 func (deafSource) EventsListen(ctx context.Context, _ func(), _ func([]string)) error {
@@ -402,9 +402,9 @@ func TestAReaderGoesWhenItsContextEnds(t *testing.T) {
 	require.ErrorIs(t, <-ends, context.DeadlineExceeded)
 }
 
-// TestConnectionsThatAreCutCostNothing ends every connection to the database
-// again and again while a run is written and read: commits whose answers are lost
-// are made again, and each event is there once.
+// TestConnectionsThatAreCutCostNothing repeatedly terminates every connection to the database while
+// a run is written and read: commits whose responses are lost are repeated, and each event is
+// stored once.
 func TestConnectionsThatAreCutCostNothing(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{PageEvents: 10})
@@ -422,7 +422,7 @@ func TestConnectionsThatAreCutCostNothing(t *testing.T) {
 	defer r.Close()
 
 	const frames, perFrame = 40, 3
-	cuts := make(chan struct{}, frames) // a cut is asked for and the append made at the same time
+	cuts := make(chan struct{}, frames) // the connection is cut during the append
 	done := make(chan error, 1)
 	go func() {
 		defer close(cuts)
@@ -439,7 +439,7 @@ func TestConnectionsThatAreCutCostNothing(t *testing.T) {
 	}()
 	cut := 0
 	read := make(chan []eventlog.Event, 1)
-	go func() { read <- readTo(ctx, t, r, start+frames*perFrame) }() //nolint:testifylint // t fails from here too, and the test waits for read
+	go func() { read <- readTo(ctx, t, r, start+frames*perFrame) }() //nolint:testifylint // t may fail from here, since the test waits for read
 	for range cuts {
 		tag, err := killer.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE datname = current_database() AND pid <> pg_backend_pid()`)

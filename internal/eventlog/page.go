@@ -10,35 +10,36 @@ import (
 	"time"
 )
 
-// Format is how readers get events. An event is encoded once, whatever the number of its readers: as
-// what Head appends, its data as stored, and Tail.
+// Format is the encoding of events for readers. An event is encoded once for all its readers: the
+// bytes that Head appends, its data as stored, and Tail.
 type Format struct {
-	// Head appends what precedes the data of an event. Default: nothing.
+	// Head appends the bytes that precede the data of an event. Default: none.
 	Head func(dst []byte, e *Event) []byte
 	// Tail follows the data.
 	Tail string
-	// Mark selects events that the code which serves a reader must know of; see Batch.Marked. Default: none.
+	// Mark selects events of which the server of a reader must be notified; see Batch.Marked.
+	// Default: none.
 	Mark func(e *Event) bool
 }
 
-// Batch has consecutive events, encoded, that a reader gets at once.
+// Batch contains consecutive encoded events, which a reader gets together.
 type Batch struct {
 	// After is the position before the first event, and Last that of the last one. They are equal if
 	// there are no events.
 	After, Last int64
-	// Frames are the encoded events. Other readers share them: they must not be changed, and they are
-	// valid until the next call of Next.
+	// Frames are the encoded events. Other readers share them: they must not be modified, and they
+	// are valid until the next call of Next.
 	Frames []byte
-	// Marked reports whether the format marks one of the events.
+	// Marked reports whether the format's Mark selects one of the events.
 	Marked bool
-	// CaughtUp reports that there were no further events when these were read.
+	// CaughtUp reports that there were no later events when these were read.
 	CaughtUp bool
-	// Dropped reports that the events of the range are not kept, and others before and after it are. The batch has nothing
-	// else.
+	// Dropped reports that the events of the range have been dropped, but others before and after
+	// it have not. The batch contains no events.
 	Dropped bool
 }
 
-// Len is the number of events.
+// Len returns the number of events.
 func (b *Batch) Len() int {
 	if b.Dropped {
 		return 0
@@ -48,30 +49,30 @@ func (b *Batch) Len() int {
 
 // Page collects consecutive events of one session. A Source adds them in order.
 type Page struct {
-	// The page has the events of SessionID after a position, up to and including Through.
+	// The page contains the events of SessionID after a position, through Through.
 	SessionID string
 	After     int64
 	Through   int64
-	// Limit and Bytes bound what is read: at most Limit events, ending with the one that brings their
-	// data to Bytes.
+	// Limit and Bytes bound the page: at most Limit events, ending with the one with which their
+	// data reaches Bytes.
 	Limit, Bytes int
 
 	format *Format
 	frames []byte
-	ends   []uint32 // where the frame of each event ends
+	ends   []uint32 // end offset of each event's frame
 	marks  []int64  // positions of marked events
-	data   int      // bytes of data that were added
-	sparse bool     // deleted events between two others are a hole
+	data   int      // bytes of added data
+	sparse bool     // missing events between two others form a hole
 	holes  []hole   // in order
 
 	first, newest int64     // positions of the oldest and the newest event of the session
-	filled        time.Time // of a chunk of a tail: when its last event was added
+	filled        time.Time // for a chunk of a tail: when its last event was added
 	err           error     // why the session cannot be read
 }
 
-// hole is a range of events that are not kept.
+// hole is a range of events that have been dropped.
 type hole struct {
-	before int   // how many events of the page precede it
+	before int   // number of events of the page before it
 	to     int64 // the last position of the range
 }
 
@@ -82,11 +83,11 @@ func NewPage(format *Format, sessionID string, after int64) *Page {
 	return p
 }
 
-// Reset empties the page for the events after a position. The events that were read are no longer
-// valid.
+// Reset empties the page for the events after a position. Earlier batches of the page become
+// invalid.
 func (p *Page) Reset(sessionID string, after int64) {
 	if cap(p.frames) > 4*PageBytes {
-		p.frames = nil // it had a large event
+		p.frames = nil // grown by a large event
 	}
 	*p = Page{
 		SessionID: sessionID, After: after, Through: math.MaxInt64, Limit: pageEvents, Bytes: PageBytes,
@@ -101,11 +102,11 @@ func (p *Page) Bounds(first, newest int64) { p.first, p.newest = first, newest }
 // Fail records that the session cannot be read.
 func (p *Page) Fail(err error) { p.err = err }
 
-// Found returns the positions that were recorded of the session, or why it cannot be read.
+// Found returns the recorded positions of the session, or why it cannot be read.
 func (p *Page) Found() (Bounds, error) { return Bounds{First: p.first, Newest: p.newest}, p.err }
 
-// Add appends an event. Its data is copied. Where an event does not follow the last one, those in between are not kept. A tail
-// has no holes: its page begins again with that event.
+// Add appends an event and copies its data. If an event does not directly follow the last one, the
+// events in between have been dropped. A tail has no holes: its page restarts with that event.
 func (p *Page) Add(e *Event) {
 	switch {
 	case e.Seq == p.last()+1:
@@ -127,7 +128,7 @@ func (p *Page) Add(e *Event) {
 	}
 }
 
-// appendLine appends JSON on one line. A line break in valid JSON is insignificant white space.
+// appendLine appends JSON as one line. Line breaks in valid JSON are insignificant white space.
 func appendLine(dst []byte, data json.RawMessage) []byte {
 	if bytes.IndexByte(data, '\n') < 0 && bytes.IndexByte(data, '\r') < 0 {
 		return append(dst, data...)
@@ -141,7 +142,8 @@ func appendLine(dst []byte, data json.RawMessage) []byte {
 	return dst
 }
 
-// complete adds the hole at the end of a page whose bounds were not reached: what the log has no event of is not kept.
+// complete adds the hole at the end of a page that did not reach its bounds: positions without an
+// event have been dropped.
 func (p *Page) complete() {
 	through := min(p.Through, p.newest)
 	if p.sparse && len(p.ends) < p.Limit && p.data < p.Bytes && p.last() < through {
@@ -149,7 +151,7 @@ func (p *Page) complete() {
 	}
 }
 
-// last is the newest position of the page, or After.
+// last returns the newest position of the page, or After.
 func (p *Page) last() int64 {
 	if n := len(p.holes); n > 0 {
 		return p.holes[n-1].to + int64(len(p.ends)-p.holes[n-1].before)
@@ -157,8 +159,8 @@ func (p *Page) last() int64 {
 	return p.After + int64(len(p.ends))
 }
 
-// piece returns a part of a page that may have holes: events between two holes, or a hole. Parts with even numbers are
-// events, of which there may be none. ok is false after the last part.
+// piece returns a part of a page that may have holes: the events between two holes, or a hole.
+// Parts with even numbers are events, possibly none. ok is false after the last part.
 func (p *Page) piece(n int) (b Batch, ok bool) {
 	at := n / 2
 	if at > len(p.holes) || at == len(p.holes) && n%2 == 1 {
@@ -182,7 +184,7 @@ func (p *Page) piece(n int) (b Batch, ok bool) {
 	return b, true
 }
 
-// end is where the frames of the first n events end.
+// end returns the end offset of the frames of the first n events.
 func (p *Page) end(n int) int {
 	if n == 0 {
 		return 0
@@ -190,7 +192,8 @@ func (p *Page) end(n int) int {
 	return int(p.ends[n-1])
 }
 
-// offset is where the frame of the event after a position begins. The page has no holes.
+// offset returns the start offset of the frame of the event after a position. The page must have no
+// holes.
 func (p *Page) offset(position int64) int {
 	return p.end(int(position - p.After))
 }
@@ -201,8 +204,8 @@ func (p *Page) size() int {
 	return overhead + cap(p.frames) + 4*cap(p.ends) + 8*cap(p.marks) + 16*cap(p.holes)
 }
 
-// batch returns the events after a position, about most bytes of them and at least one. They are
-// valid as long as the page is not reset.
+// batch returns the events after a position, about most bytes and at least one event. They are
+// valid until the page is reset.
 func (p *Page) batch(after int64, most int) Batch {
 	begin, last := p.offset(after), p.last()
 	if len(p.frames)-begin > most {
@@ -219,7 +222,7 @@ func (p *Page) batch(after int64, most int) Batch {
 // Batch returns all events of the page.
 func (p *Page) Batch() Batch { return p.batch(p.After, math.MaxInt) }
 
-// jsonLines is the format of followers that are given none.
+// jsonLines is the default format of followers.
 var jsonLines = Format{
 	Head: func(dst []byte, e *Event) []byte {
 		return fmt.Appendf(dst, `{"seq":%d,"type":%q,"sessionId":%q,"conversationId":%q,"runId":%q,"at":%q,"data":`,

@@ -6,31 +6,31 @@ import (
 	"time"
 )
 
-// Reader follows one session's log. Next is for one goroutine; Close for any.
+// Reader follows one session's log. Next must be called by one goroutine at a time; Close by any.
 type Reader struct {
 	follower *Follower
 	topic    *topic
 	position int64 // the newest seq that Next has returned
 	target   int64 // the newest seq when the reader began
-	caughtUp bool  // the reader has been informed
+	caughtUp bool  // CaughtUp has been reported
 
-	// A reader at a position before the tail reads pages, one ahead.
-	fetching chan *Page // a page is on its way
-	after    int64      // the position after which it was asked for
-	page     *Page      // has the events that were returned last; nil if they are from the tail
+	// A reader at a position before the tail reads pages, one of them ahead.
+	fetching chan *Page // receives the page that is being read
+	after    int64      // the position after which it was requested
+	page     *Page      // contains the last returned events; nil if they are from the tail
 	piece    int        // the number of the next piece of the page
-	limit    int        // how many events to read at once, by the size of those before
+	limit    int        // number of events to read at a time, based on the size of earlier ones
 
 	closing sync.Once
 	closed  chan struct{}
 }
 
-// Next returns the next events, in order, each once. CaughtUp is set in the first batch that has all
-// events there were, with or without events in it; from then on Next waits until there are some. It
-// returns an empty batch when the timer fires; nil is none. When Postgres cannot be reached it tries
-// again until ctx ends. Events that are not kept, between others that are, are a separate batch, Dropped.
-// Errors: the cause of ctx, *PositionGoneError when retention has overtaken the reader,
-// session_not_found when the session was deleted, ErrFollowerStopped, ErrReaderClosed.
+// Next returns the next events, in order, each once. CaughtUp is set in the first batch that
+// reaches the end of the log, which may be empty; from then on Next waits for new events. It
+// returns an empty batch when the timer fires; a nil timer never does. If Postgres is unreachable
+// it retries until ctx ends. Dropped events between others are returned as a separate batch with
+// Dropped set. Errors: the cause of ctx, *PositionGoneError if retention has overtaken the reader,
+// session_not_found if the session was deleted, ErrFollowerStopped, ErrReaderClosed.
 func (r *Reader) Next(ctx context.Context, timer <-chan time.Time) (Batch, error) {
 	for {
 		if err := r.ended(ctx); err != nil {
@@ -73,7 +73,7 @@ func (r *Reader) Next(ctx context.Context, timer <-chan time.Time) (Batch, error
 		}
 		r.fetching = nil
 		if page == nil || r.after != r.position {
-			continue // the tail has it by now
+			continue // the tail contains it by now
 		}
 		if page.err != nil {
 			return Batch{}, page.err
@@ -86,7 +86,7 @@ func (r *Reader) Next(ctx context.Context, timer <-chan time.Time) (Batch, error
 	}
 }
 
-// next returns the next piece of the page that was read, and returns the page after the last one.
+// next returns the next piece of the current page, and releases the page after the last one.
 func (r *Reader) next() (b Batch, ok bool) {
 	for r.page != nil {
 		if b, ok = r.page.piece(r.piece); !ok {
@@ -100,7 +100,7 @@ func (r *Reader) next() (b Batch, ok bool) {
 	return Batch{}, false
 }
 
-// advance completes a batch that is returned.
+// advance completes a batch before it is returned.
 func (r *Reader) advance(b Batch, newest int64) Batch {
 	r.position = b.Last
 	b.CaughtUp = !b.Dropped && r.position >= newest && r.position >= r.target
@@ -108,9 +108,9 @@ func (r *Reader) advance(b Batch, newest int64) Batch {
 	return b
 }
 
-// fetch begins to read a page of events that are no longer, or not yet, in memory.
+// fetch starts reading a page of events that are no longer, or not yet, in memory.
 func (r *Reader) fetch(after, through int64) {
-	out := make(chan *Page, 1) // a reader that has left does not take it
+	out := make(chan *Page, 1) // a closed reader does not receive it
 	r.fetching, r.after = out, after
 	f := r.follower
 	if r.limit == 0 {
@@ -122,8 +122,7 @@ func (r *Reader) fetch(after, through int64) {
 	}
 }
 
-// read reads a page, waiting for its turn among the readers that do. nil means that there is nothing to
-// be read any more.
+// read reads a page after waiting for its turn among the readers. nil means that reading has ended.
 func (r *Reader) read(after, through int64, limit int) *Page {
 	f := r.follower
 	pauses := newPauses()
@@ -156,7 +155,7 @@ func (r *Reader) readOnce(after, through int64, limit int) *Page {
 	if isClosed(r.closed) {
 		return nil
 	}
-	// Another reader may have read it meanwhile.
+	// Another reader may have read the page meanwhile.
 	r.topic.mu.Lock()
 	held := r.topic.tail.holds(after)
 	r.topic.mu.Unlock()
@@ -182,17 +181,18 @@ func (r *Reader) readOnce(after, through int64, limit int) *Page {
 	return page
 }
 
-// firstLimit is how many events are read at once before their size is known.
+// firstLimit is the number of events that are read at a time before their size is known.
 const firstLimit = 256
 
-// nextLimit is how many events to read after a page. Postgres looks at as many as the limit says, even
-// where the bytes end the page: it is about twice what the page had, and grows while that is all of them.
+// nextLimit returns the number of events to read after a page. Postgres reads as many rows as the
+// limit, even if the bytes end the page earlier, so it is about twice the size of the previous
+// page, and grows while the limit ends pages.
 func nextLimit(p *Page, most int) int {
 	return min(max(2*len(p.ends), 16), most)
 }
 
-// lend adds a page to the tail where it is what precedes it, for other readers that come back to the
-// same position.
+// lend adds a page to the tail if it directly precedes the tail, for other readers that resume at
+// the same position.
 func (r *Reader) lend(p *Page) {
 	ts := r.follower.topics
 	ts.mu.Lock()
@@ -208,7 +208,7 @@ func (r *Reader) lend(p *Page) {
 	ts.account(t)
 }
 
-// release returns the page whose events have been read.
+// release returns the current page to the pool.
 func (r *Reader) release() {
 	if r.page != nil {
 		r.follower.pages.Put(r.page)
@@ -226,10 +226,10 @@ func (r *Reader) ended(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Position is the newest seq that Next has returned.
+// Position returns the newest seq that Next has returned.
 func (r *Reader) Position() int64 { return r.position }
 
-// Close gives the reader's place up and ends a Next that waits. It may be called again.
+// Close releases the reader and ends a waiting Next. It may be called more than once.
 func (r *Reader) Close() {
 	r.closing.Do(func() {
 		close(r.closed)

@@ -9,25 +9,25 @@ import (
 )
 
 // schedule decides which appends share the next commit. Every session has a queue; the queues take
-// turns, and one has a single commit under way at most, so that its appends stay in order. It does
-// no I/O, knows no clock, and is not safe for concurrent use.
+// turns, and each has at most one commit in progress, so that its appends stay in order. It
+// performs no I/O, has no clock, and is not safe for concurrent use.
 type schedule struct {
 	options AppenderOptions
 	queues  map[string]*queue
 	ready   []*queue // to be committed, in turn
-	busy    []*queue // left out of a commit, or stuck in one
+	busy    []*queue // skipped by a commit, or stuck in one
 	waiting int      // appends in ready
-	events  int      // of those
+	events  int      // events of those appends
 
-	running   []*batch // without those that wait for a lock
+	running   []*batch // except those that wait for a lock
 	lockWaits int
 
-	company int           // appends of the commit that began last
-	large   bool          // it had as many events as make a pause worth nothing
-	took    time.Duration // by the commit that ended last
-	ended   time.Time     // when it did
+	company int           // appends of the latest commit that began
+	large   bool          // it had so many events that a pause would not pay off
+	took    time.Duration // duration of the latest commit that ended
+	ended   time.Time     // when it ended
 
-	backoff     time.Duration // of all commits, while Postgres is unavailable
+	backoff     time.Duration // backoff of all commits while Postgres is unavailable
 	pausedUntil time.Time
 }
 
@@ -35,12 +35,12 @@ type schedule struct {
 type queue struct {
 	id      string
 	pending []*pending // not in a commit
-	held    int        // appends, with those in a commit
-	bytes   int        // of held
+	held    int        // appends, including those in a commit
+	bytes   int        // bytes of held
 	state   queueState
-	room    chan struct{} // closed when an append has left; nil while no caller waits for that
+	room    chan struct{} // closed when an append has left the queue; nil while no caller waits for that
 
-	pause  time.Duration // between two attempts while it is busy
+	pause  time.Duration // pause between attempts while it is busy
 	tryAt  time.Time     // when a commit without lock wait may include it again
 	lockAt time.Time     // when a commit may wait for its lock
 }
@@ -57,27 +57,27 @@ const (
 // batch has the appends of one commit.
 type batch struct {
 	queues       []*queue
-	pending      []*pending // those of one queue in order
-	of           []*queue   // as pending
+	pending      []*pending // in order for each queue
+	of           []*queue   // the queue of each pending append
 	events       int
 	bytes        int
-	most         int // queues; 0 for no limit
+	most         int // limit on queues; 0 for none
 	alone        bool
 	waitsForLock bool
 	begun        time.Time
 }
 
-// largeCommit is from how many events on a commit is large.
+// largeCommit is the number of events from which on a commit is large.
 const largeCommit = 256
 
-// pausePerAppend is added to the pause after a commit for each of its appends. Pauses grow to the longest if about one append
-// or more arrives in a millisecond, and stay short otherwise.
+// pausePerAppend is added to the pause after a commit for each of its appends. Pauses grow to the
+// maximum if about one append or more arrives per millisecond, and stay short otherwise.
 const pausePerAppend = time.Millisecond
 
-// never is the wait if nothing is due.
+// never is the wait if no commit is due.
 const never = time.Hour
 
-// add queues an append, or returns what to wait for while its session's queue is full.
+// add queues an append, or returns a channel to wait for if its session's queue is full.
 func (s *schedule) add(p *pending) (room <-chan struct{}) {
 	q := s.queues[p.append.SessionID]
 	if q == nil {
@@ -120,7 +120,7 @@ func (s *schedule) toReady(q *queue) {
 	s.ready = append(s.ready, q)
 }
 
-// toBusy puts a queue aside. Its pause grows with every time.
+// toBusy moves a queue to the busy ones, with a growing pause.
 func (s *schedule) toBusy(q *queue, now time.Time) {
 	q.state = queueBusy
 	q.pause = min(max(2*q.pause, minBackoff), maxBackoff)
@@ -128,7 +128,7 @@ func (s *schedule) toBusy(q *queue, now time.Time) {
 	s.busy = append(s.busy, q)
 }
 
-// release forgets an append that was answered.
+// release removes an append whose caller has its result.
 func (s *schedule) release(q *queue, p *pending) {
 	q.held--
 	q.bytes -= p.bytes
@@ -157,12 +157,12 @@ func (s *schedule) drain() []*pending {
 	return all
 }
 
-// next returns the commit to begin now, or how long until there may be one.
+// next returns the commit to begin now, or how long to wait for the next check.
 func (s *schedule) next(now time.Time, stopping bool) (*batch, time.Duration) {
 	if pause := s.pausedUntil.Sub(now); pause > 0 {
 		return nil, pause
 	}
-	if b := s.lockWait(now); b != nil { // first: a session that may be stuck is not to share a commit
+	if b := s.lockWait(now); b != nil { // first, since a session that may be stuck must not share a commit
 		return b, 0
 	}
 	wait := s.retryBusy(now)
@@ -198,8 +198,8 @@ func (s *schedule) retryBusy(now time.Time) time.Duration {
 	return wait
 }
 
-// lockWait returns a commit for one busy queue that waits for its session's lock. Without it a
-// session that others lock again and again would never be found free.
+// lockWait returns a commit for one busy queue, which waits for its session's lock. Without it a
+// session that others lock repeatedly might never be found free.
 func (s *schedule) lockWait(now time.Time) *batch {
 	if s.lockWaits >= s.options.MaxLockWaits {
 		return nil
@@ -219,11 +219,12 @@ func (s *schedule) lockWait(now time.Time) *batch {
 	return nil
 }
 
-// mayBegin returns how long the next commit has to wait. Commits follow one another: the longer one takes, the more
-// appends share the next. Only a slow commit is not waited for. After a commit that several appends shared there is a
-// pause, which grows with their number, because the words of many sessions cost mostly commits. After a large commit, and
-// before one, the pause is short: its events are most of its cost, and only the callers that were just answered need time to
-// append again.
+// mayBegin returns how long the next commit must wait. Commits run one after the other: the longer
+// one takes, the more appends share the next. Only a slow commit is not waited for. After a commit
+// that several appends shared there is a pause, which grows with their number, because commits
+// dominate the cost of many small appends. Before and after a large commit the pause is short: the
+// events dominate its cost, and only the callers that have just got a result need time to append
+// again.
 func (s *schedule) mayBegin(now time.Time, stopping bool) time.Duration {
 	if len(s.running) >= s.options.MaxCommits {
 		return never
@@ -243,8 +244,8 @@ func (s *schedule) mayBegin(now time.Time, stopping bool) time.Duration {
 	return 0
 }
 
-// gather takes one append of each ready queue in turn, as often as there is room; nil if the callers
-// of all of them have left.
+// gather takes appends of the ready queues in turn while there is room; nil if the callers of all
+// of them have returned.
 func (s *schedule) gather(now time.Time) *batch {
 	b := &batch{begun: now}
 	all := s.ready
@@ -252,7 +253,7 @@ func (s *schedule) gather(now time.Time) *batch {
 	for _, q := range all {
 		switch {
 		case !s.dropLeft(q):
-			s.toReady(q) // which forgets it
+			s.toReady(q) // removes an empty queue
 		case s.fits(b, q, q.pending[0]):
 			b.take(q)
 		default:
@@ -274,7 +275,7 @@ func (s *schedule) gather(now time.Time) *batch {
 	return b
 }
 
-// dropLeft removes the appends whose callers have left, and reports whether any is left to commit.
+// dropLeft removes the appends whose callers have returned, and reports whether any remain.
 func (s *schedule) dropLeft(q *queue) bool {
 	q.pending = slices.DeleteFunc(q.pending, func(p *pending) bool {
 		left := p.ctx.Err() != nil
@@ -306,7 +307,7 @@ func (s *schedule) fits(b *batch, q *queue, p *pending) bool {
 	return most == 0 || sessions <= most
 }
 
-// take moves the next append of a queue into the batch.
+// take moves the next append of a queue to the batch.
 func (b *batch) take(q *queue) {
 	p := q.pending[0]
 	q.pending = q.pending[1:]
@@ -324,7 +325,7 @@ func (b *batch) take(q *queue) {
 	}
 }
 
-// finished takes in how a commit ended.
+// finished applies the result of a commit.
 func (s *schedule) finished(b *batch, verdicts []error, err error, now time.Time) {
 	if b.waitsForLock {
 		s.lockWaits--
@@ -351,12 +352,12 @@ func (s *schedule) finished(b *batch, verdicts []error, err error, now time.Time
 			busy[q] = true
 			q.lockAt = now
 		case failure.CodeOf(err) != failure.Unavailable:
-			p.alone = true // one of them is refused; which one shows when each is tried alone
+			p.alone = true // one of them is refused; trying each alone finds out which
 		case b.waitsForLock || stalled && len(b.queues) == 1:
 			busy[q] = true
 			q.lockAt = now.Add(max(q.pause, minBackoff))
 		case stalled:
-			p.most = len(b.queues) / 2 // one of them is stuck; the others must not be stuck with it
+			p.most = len(b.queues) / 2 // one of them is stuck and must not block the others
 		}
 		again[q] = append(again[q], p)
 	}

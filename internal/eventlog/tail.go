@@ -6,14 +6,14 @@ import (
 )
 
 const (
-	// minChunk and maxChunk bound the size of a chunk, except for one that holds a single larger event.
+	// minChunk and maxChunk bound the size of a chunk, except one with a single larger event.
 	minChunk = 1 << 10
 	maxChunk = 64 << 10
 )
 
-// tail holds the newest events of one session in memory, encoded: exactly those after start up to and
-// including newest, so that none is missing between two of them. It is not safe for concurrent use,
-// but the frames of a batch may be read while events are added: a chunk is filled, never moved.
+// tail stores the newest events of one session in memory, encoded: exactly those after start
+// through newest, without gaps. It is not safe for concurrent use, but the frames of a batch may be
+// read while events are added: a chunk is filled but never moved.
 type tail struct {
 	start, newest int64
 	chunks        []*Page
@@ -28,7 +28,7 @@ func (t *tail) reset(newest int64) {
 	*t = tail{start: newest, newest: newest}
 }
 
-// read returns events after a position that the tail holds, those of one chunk at most.
+// read returns events after a position that the tail holds, from at most one chunk.
 func (t *tail) read(after int64) Batch {
 	// Readers are mostly near the end.
 	at := len(t.chunks) - 1
@@ -38,8 +38,8 @@ func (t *tail) read(after int64) Batch {
 	return t.chunks[at].batch(after, maxChunk)
 }
 
-// append adds the events of a page. Where it does not follow the newest event, what precedes the page
-// does not exist any more, and the tail begins with the page.
+// append adds the events of a page. If the page does not follow the newest event, events before it
+// no longer exist, and the tail restarts with the page.
 func (t *tail) append(p *Page) {
 	if p.After != t.newest {
 		t.reset(p.After)
@@ -47,7 +47,7 @@ func (t *tail) append(p *Page) {
 	now := time.Now()
 	for from := p.After; from < p.last(); {
 		chunk := t.room(p, from)
-		// As many events as fit; room has made sure of one.
+		// As many events as fit; room has ensured space for one.
 		free := cap(chunk.frames) - len(chunk.frames)
 		begin, to := p.offset(from), from+1
 		for to < p.last() && p.offset(to+1)-begin <= free {
@@ -71,8 +71,8 @@ func (t *tail) append(p *Page) {
 	t.newest = p.last()
 }
 
-// room returns the last chunk if the frame of the event of a page after a position fits, else a new
-// one. Chunks grow with the traffic of the session.
+// room returns the last chunk if the frame of the page's event after a position fits, otherwise a
+// new one. Chunks grow with the traffic of the session.
 func (t *tail) room(p *Page, after int64) *Page {
 	frame, size := p.offset(after+1)-p.offset(after), minChunk
 	if n := len(t.chunks); n > 0 {
@@ -113,8 +113,8 @@ func (p *Page) from(after int64) *Page {
 	return out
 }
 
-// trim drops the oldest events until the tail takes at most a number of bytes. The newest chunk stays
-// if keep is set.
+// trim drops the oldest events until the tail has at most the given number of bytes. The newest
+// chunk stays if keep is set.
 func (t *tail) trim(bytes int, keep bool) {
 	droppable := len(t.chunks)
 	if keep {
@@ -128,7 +128,7 @@ func (t *tail) trim(bytes int, keep bool) {
 	t.drop(drop)
 }
 
-// age drops the oldest events that were added before a time, as long as the tail takes more than a
+// age drops the oldest events that were added before a time, while the tail has more than the given
 // number of bytes.
 func (t *tail) age(before time.Time, bytes int) {
 	drop := 0
@@ -139,7 +139,7 @@ func (t *tail) age(before time.Time, bytes int) {
 	t.drop(drop)
 }
 
-// forget drops all events before a position: they have been deleted.
+// forget drops all events before a position, which have been deleted.
 func (t *tail) forget(first int64) {
 	if first-1 <= t.start {
 		return
@@ -153,7 +153,7 @@ func (t *tail) forget(first int64) {
 	if len(t.chunks) == 0 || t.chunks[0].After >= first-1 {
 		return
 	}
-	// Deleted events do not stay in memory: the chunk is replaced by one without it.
+	// Deleted events must not stay in memory: the chunk is replaced by one without them.
 	old := t.chunks[0]
 	kept := old.from(first - 1)
 	t.chunks[0], t.start = kept, first-1

@@ -17,7 +17,7 @@ var lines = Format{
 	Mark: func(e *Event) bool { return e.Seq%7 == 0 },
 }
 
-// line is the frame of an event, whose size depends on its position.
+// line returns the frame of an event, whose size depends on its position.
 func line(seq int64, sizes []int) string {
 	return fmt.Sprintf("%d %s\n", seq, strings.Repeat("x", sizes[int(seq)%len(sizes)]))
 }
@@ -30,14 +30,14 @@ func pageOf(after int64, n int, sizes []int) *Page {
 	return p
 }
 
-// TestATailHoldsExactlyWhatItSays compares a tail with the log it is a part of, after random steps.
+// TestATailHoldsExactlyWhatItSays compares a tail with its log after random steps.
 func TestATailHoldsExactlyWhatItSays(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.SampledFrom([]int{1, 20, 300, 5000, maxChunk - 10, maxChunk + 10, 3 * maxChunk}), 1, 6).Draw(t, "sizes")
 		var tail tail
 		tail.reset(int64(rapid.IntRange(0, 50).Draw(t, "start")))
-		deleted := int64(0) // no event up to here exists any more
+		deleted := int64(0) // all events up to here are deleted
 		t.Repeat(map[string]func(*rapid.T){
 			"append": func(t *rapid.T) {
 				tail.append(pageOf(tail.newest, rapid.IntRange(1, 40).Draw(t, "events"), sizes))

@@ -5,39 +5,39 @@ import (
 	"time"
 )
 
-// topic is a session that is followed in this process: its tail, which is read once for all readers.
+// topic is a followed session in this process: its tail, which is read once for all readers.
 type topic struct {
 	sessionID string
 
 	mu      sync.Mutex
 	tail    tail
-	changed chan struct{} // closed, and replaced, when there is more to read or err is set
-	err     error         // why it cannot be read any more
+	changed chan struct{} // closed and replaced when there is more to read or err is set
+	err     error         // why it can no longer be read
 
-	// These belong to the lock of the topics.
+	// Guarded by the lock of the topics.
 	readers  int
-	idle     *time.Timer // removes the topic some time after its last reader has left
+	idle     *time.Timer // removes the topic some time after its last reader has closed
 	placed   bool        // the tail has its position
 	dirty    bool        // there may be more to read
-	pending  bool        // it is in the queue, or being read
+	pending  bool        // in the queue, or being read
 	appended int         // bytes of the tail that are counted in topics.bytes
 }
 
-// wake has all readers look. The caller holds mu.
+// wake wakes all readers. The caller holds mu.
 func (t *topic) wake() {
 	close(t.changed)
 	t.changed = make(chan struct{})
 }
 
-// topics are all sessions that are followed. Lock order: topics before topic.
+// topics are all followed sessions. Lock order: topics before topic.
 type topics struct {
 	options FollowerOptions
 
 	mu    sync.Mutex
 	byID  map[string]*topic
-	queue []*topic // those to be read, in the order in which they grew
+	queue []*topic // topics to read, in the order in which they grew
 	bytes int      // of all tails
-	// wake has room for one signal for each reading goroutine: one that finds nothing to do waits again.
+	// wake has room for one signal for each reading goroutine: one that finds no work waits again.
 	wake chan struct{}
 }
 
@@ -45,7 +45,8 @@ func newTopics(o FollowerOptions) *topics {
 	return &topics{options: o, byID: map[string]*topic{}, wake: make(chan struct{}, tailReads)}
 }
 
-// enter returns the topic of a session for one more reader. Its tail has no position before place.
+// enter returns the topic of a session for an additional reader. Its tail has no position before
+// place.
 func (ts *topics) enter(sessionID string) *topic {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -68,7 +69,7 @@ func (ts *topics) place(t *topic, first, newest int64) {
 	defer ts.mu.Unlock()
 	t.mu.Lock()
 	behind := newest - t.tail.newest
-	// A tail that was not read for a while is not worth catching up with.
+	// A tail that was not read for a while is restarted rather than caught up.
 	if !t.placed || t.readers == 1 && behind > int64(ts.options.PageEvents) {
 		t.tail.reset(newest)
 		t.wake()
@@ -82,7 +83,7 @@ func (ts *topics) place(t *topic, first, newest int64) {
 	ts.enqueue(t)
 }
 
-// leave takes a reader out. The tail stays for a while, for readers that come back.
+// leave removes a reader. The tail stays for a while, for readers that reconnect.
 func (ts *topics) leave(t *topic) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -105,7 +106,7 @@ func (ts *topics) leave(t *topic) {
 	t.idle = timer
 }
 
-// remove forgets a topic. The caller holds mu.
+// remove removes a topic. The caller holds mu.
 func (ts *topics) remove(t *topic) {
 	if ts.byID[t.sessionID] == t {
 		delete(ts.byID, t.sessionID)
@@ -130,7 +131,7 @@ func (ts *topics) fail(t *topic, err error) {
 	t.wake()
 }
 
-// clear removes all topics. Readers have been notified otherwise.
+// clear removes all topics. Readers are notified separately.
 func (ts *topics) clear() {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -139,7 +140,7 @@ func (ts *topics) clear() {
 	}
 }
 
-// grown has the topics read, or with no ids all.
+// grown schedules reads of the topics, or of all if no ids are given.
 func (ts *topics) grown(sessionIDs []string) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -158,9 +159,9 @@ func (ts *topics) grown(sessionIDs []string) {
 	}
 }
 
-// enqueue has a topic read if there may be more. The caller holds mu.
+// enqueue schedules a read of a topic if there may be more. The caller holds mu.
 func (ts *topics) enqueue(t *topic) {
-	// One without readers is compared with the log when the next one comes.
+	// A topic without readers is compared with the log when the next reader enters.
 	if !t.dirty || t.pending || !t.placed || t.readers == 0 {
 		return
 	}
@@ -168,11 +169,11 @@ func (ts *topics) enqueue(t *topic) {
 	ts.queue = append(ts.queue, t)
 	select {
 	case ts.wake <- struct{}{}:
-	default: // those who read will look
+	default: // enough signals are pending
 	}
 }
 
-// take returns the topics that waited longest, most at most.
+// take returns the topics that have waited longest, at most most.
 func (ts *topics) take(most int, out []*topic) []*topic {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -193,7 +194,7 @@ func (ts *topics) take(most int, out []*topic) []*topic {
 	return out
 }
 
-// done ends the reading of a topic; more has it read again, after the others.
+// done ends the read of a topic; with more set it is read again, after the others.
 func (ts *topics) done(t *topic, more bool) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -205,8 +206,8 @@ func (ts *topics) done(t *topic, more bool) {
 	}
 }
 
-// account counts the memory of the tail, and shortens all tails if they exceed their common limit.
-// The caller holds mu.
+// account counts the memory of the tail, and trims all tails if they exceed their common limit. The
+// caller holds mu.
 func (ts *topics) account(t *topic) {
 	if ts.byID[t.sessionID] != t {
 		return
@@ -219,7 +220,7 @@ func (ts *topics) account(t *topic) {
 	if ts.bytes <= ts.options.MemoryBytes {
 		return
 	}
-	// Well below the bound, so that this is rare.
+	// Well below the limit, so that this is rare.
 	share := ts.options.MemoryBytes / 2 / len(ts.byID)
 	for _, t := range ts.byID {
 		t.mu.Lock()
@@ -230,7 +231,7 @@ func (ts *topics) account(t *topic) {
 	}
 }
 
-// followed are the sessions that have readers.
+// followed returns the sessions with readers.
 func (ts *topics) followed() []string {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -259,7 +260,7 @@ func (ts *topics) polled(sessionIDs []string, positions map[string]Bounds) {
 			t.tail.forget(bounds.First)
 		}
 		t.tail.age(old, ts.options.KeepBytes)
-		behind := !ok || bounds.Newest > t.tail.newest // one that does not exist any more ends when it is read
+		behind := !ok || bounds.Newest > t.tail.newest // the next read ends a topic whose session no longer exists
 		t.mu.Unlock()
 		ts.account(t)
 		t.dirty = t.dirty || behind

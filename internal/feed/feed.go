@@ -10,10 +10,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Latest is the position of a feed that begins with what comes after it was opened. No log is that long.
+// Latest is the position of a feed that begins after the newest event. No log is that long.
 const Latest = math.MaxInt64
 
-// How often a session that is final is asked whether all of its prompts are over.
+// Intervals of checks whether all prompts of a final session have ended.
 const (
 	settleMin = 20 * time.Millisecond
 	settleMax = time.Second
@@ -21,26 +21,28 @@ const (
 
 // Log opens readers of sessions' logs.
 type Log interface {
-	// Follow opens a reader of a session's events after a position. *eventlog.FuturePositionError and
-	// *eventlog.PositionGoneError say that there is no reading from there. The caller closes the reader.
+	// Follow opens a reader of a session's events after a position. It returns
+	// *eventlog.FuturePositionError or *eventlog.PositionGoneError if the position cannot be read
+	// from. The caller must close the reader.
 	Follow(ctx context.Context, sessionID string, after int64) (Reader, error)
 }
 
-// Reader goes through the log of one session. Next may be called by one goroutine at a time.
+// Reader reads the log of one session. Next must be called by one goroutine at a time.
 type Reader interface {
-	// Next returns events in order, without gap or repeat, in the form of Format. Where there are none yet it returns
-	// once with CaughtUp set, then waits; when the timer fires it returns an empty batch. A batch is valid until the
-	// next call. *eventlog.PositionGoneError says that the next events are deleted.
+	// Next returns events in order, without gaps or repeats, in the form of Format. At the end of
+	// the log it returns once with CaughtUp set, then waits; when the timer fires it returns an
+	// empty batch. A batch is valid until the next call. It returns *eventlog.PositionGoneError if
+	// the next events are deleted.
 	Next(ctx context.Context, timer <-chan time.Time) (eventlog.Batch, error)
 	Close()
 }
 
-// Sessions says whether a session is over.
+// Sessions provides the state of sessions.
 type Sessions interface {
 	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
 }
 
-// Options say where a feed reads.
+// Options configure a feed.
 type Options struct {
 	Log      Log      // required
 	Sessions Sessions // required
@@ -52,19 +54,20 @@ type Options struct {
 type Gap struct {
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
-	// Compacted reports that only deltas of texts are missing that later events have as a whole.
+	// Compacted reports that only text deltas are missing whose complete text is in later events.
 	Compacted bool `json:"-"`
 }
 
-// Item is what comes next. Without events, CaughtUp, Gap and End it is a beat: nothing has come for a while.
+// Item is the next item of a feed. Without events, CaughtUp, Gap and End it is a beat: there have
+// been no events for a while.
 type Item struct {
 	Events   eventlog.Batch // valid until the next call of Next
-	CaughtUp bool           // all events that there were are in this item and those before it
-	Gap      *Gap           // in the place of events; the item has nothing else
-	End      bool           // nothing will follow; the item has nothing else
+	CaughtUp bool           // this item and earlier ones contain all existing events
+	Gap      *Gap           // replaces deleted events; the item contains nothing else
+	End      bool           // no events will follow; the item contains nothing else
 }
 
-// Feed follows one session's log. It is for one goroutine.
+// Feed follows one session's log. It must be used by one goroutine.
 type Feed struct {
 	options Options
 	session session.Session
@@ -75,14 +78,14 @@ type Feed struct {
 	caughtUp bool
 	final    bool // the session is known to be final
 
-	beat   time.Time // when to return an item at the latest
-	settle time.Time // when to ask whether all is over; zero for not
+	beat   time.Time // when to return the next item at the latest
+	settle time.Time // when to check for the end; zero for never
 	wait   time.Duration
 	timer  *time.Timer
 }
 
-// Open opens a feed of the events after a position. What can be refused is refused here. Errors: those of Options.Sessions
-// and Options.Log.
+// Open opens a feed of the events after a position. All refusals happen here. Errors: those of
+// Options.Sessions and Options.Log.
 func Open(ctx context.Context, options Options, sessionID string, after int64) (*Feed, error) {
 	if options.Beat <= 0 {
 		options.Beat = 15 * time.Second
@@ -110,10 +113,10 @@ func Open(ctx context.Context, options Options, sessionID string, after int64) (
 	}, nil
 }
 
-// Session is the session as it was when the feed was opened.
+// Session returns the session at the time when the feed was opened.
 func (f *Feed) Session() session.Session { return f.session }
 
-// Position is the seq of the newest event in the items so far.
+// Position returns the seq of the newest event in the items so far.
 func (f *Feed) Position() int64 { return f.position }
 
 // Close ends the feed.
@@ -122,8 +125,8 @@ func (f *Feed) Close() {
 	f.reader.Close()
 }
 
-// Next returns what comes next, and waits until there is something. Errors: the cause of ctx, session_not_found, those of
-// the log.
+// Next waits for the next item and returns it. Errors: the cause of ctx, session_not_found, those
+// of the log.
 func (f *Feed) Next(ctx context.Context) (Item, error) {
 	for {
 		b, err := f.read(ctx)
@@ -141,7 +144,7 @@ func (f *Feed) Next(ctx context.Context) (Item, error) {
 			if item := f.take(b); b.Len() > 0 || item.CaughtUp {
 				return item, nil
 			}
-			continue // a reader that was opened after a gap has caught up too
+			continue // a reader that was opened after a gap also reports it
 		}
 		// The timer has fired.
 		now := time.Now()
@@ -176,7 +179,7 @@ func (f *Feed) read(ctx context.Context) (eventlog.Batch, error) {
 	return f.reader.Next(ctx, f.timer.C)
 }
 
-// take makes an item of a batch.
+// take converts a batch to an item.
 func (f *Feed) take(b eventlog.Batch) Item {
 	f.position = b.Last
 	f.final = f.final || b.Marked
@@ -192,7 +195,7 @@ func (f *Feed) take(b eventlog.Batch) Item {
 	return item
 }
 
-// rest sets the timer to what is due next.
+// rest sets the timer to the next due time.
 func (f *Feed) rest() {
 	until := time.Until(f.beat)
 	if !f.settle.IsZero() {
@@ -201,7 +204,7 @@ func (f *Feed) rest() {
 	f.timer.Reset(max(until, time.Millisecond))
 }
 
-// skip continues with the oldest event that is left, and returns the gap in front of it.
+// skip continues with the oldest remaining event, and returns the gap before it.
 func (f *Feed) skip(ctx context.Context, after int64) (Item, error) {
 	next, err := f.options.Log.Follow(ctx, f.session.ID, after)
 	if err != nil {
@@ -214,8 +217,8 @@ func (f *Feed) skip(ctx context.Context, after int64) (Item, error) {
 	return Item{Gap: &gap}, nil
 }
 
-// beforeGap is the position in front of the oldest event that is still there,
-// where err says that others were deleted.
+// beforeGap returns the position before the oldest remaining event, if err reports that others were
+// deleted.
 func beforeGap(err error) (after int64, ok bool) {
 	gone, ok := errors.AsType[*eventlog.PositionGoneError](err)
 	if !ok {
@@ -224,9 +227,9 @@ func beforeGap(err error) (after int64, ok bool) {
 	return gone.First - 1, true
 }
 
-// ended reports whether the session is final, every prompt has its outcome, and everything up to
-// there has been in an item. The row is read before the log: what the row says was written together with
-// its events.
+// ended reports whether the session is final, every prompt has its outcome, and all events up to
+// that point have been in items. It reads the row before the log, since a change of the row is
+// committed together with its events.
 func (f *Feed) ended(ctx context.Context) (bool, error) {
 	sess, err := f.options.Sessions.SessionGet(ctx, f.session.ID)
 	if err != nil {

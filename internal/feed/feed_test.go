@@ -18,10 +18,11 @@ import (
 
 const id = "ses_0123456789abcdef0123456789abcdef"
 
-// shelf is a log in memory whose readers return what the test appends, and the session's row.
+// shelf is a log in memory, whose readers return the events that the test appends, and the
+// session's row.
 type shelf struct {
 	mu      sync.Mutex
-	first   int64 // the oldest seq that is left
+	first   int64 // the oldest remaining seq
 	events  []eventlog.Event
 	session session.Session
 	changed chan struct{}
@@ -96,7 +97,7 @@ func (r *reader) Next(ctx context.Context, timer <-chan time.Time) (eventlog.Bat
 	}
 }
 
-// take returns two events at most.
+// take returns at most two events.
 func (r *reader) take() (eventlog.Batch, error) {
 	if r.after < r.first-1 {
 		return eventlog.Batch{}, &eventlog.PositionGoneError{First: r.first}
@@ -121,7 +122,7 @@ func open(t *testing.T, s *shelf, after int64) *feed.Feed {
 	return f
 }
 
-// said is an item in a few words.
+// said describes an item briefly.
 func said(t *testing.T, f *feed.Feed) string {
 	t.Helper()
 	item, err := f.Next(t.Context())

@@ -16,7 +16,8 @@ const (
 	frameBreak = "\n\n"
 )
 
-// Format is how a feed wants the events of its log: as server-sent events, because most readers send them on as they are.
+// Format is the format that a feed requires of its log: server-sent events, because most readers
+// forward them unchanged.
 func Format() eventlog.Format {
 	return eventlog.Format{
 		Head: func(dst []byte, e *eventlog.Event) []byte {
@@ -32,14 +33,15 @@ func Format() eventlog.Format {
 	}
 }
 
-// isFinal reports whether a session is final from an event on.
+// isFinal reports whether a session is final after an event.
 func isFinal(e *eventlog.Event) bool {
 	var data event.StatusData
 	return e.Type == event.TypeStatus && json.Unmarshal(e.Data, &data) == nil && data.Status.Final()
 }
 
-// Events goes through the events of a batch that has the form of [Format]: the seq and the JSON of each, on one line, as in
-// the data of a server-sent event. The bytes are the batch's: they must not be changed, and end with it.
+// Events iterates over the events of a batch in the form of [Format]: the seq and the JSON of each,
+// on one line, like in the data of a server-sent event. The bytes belong to the batch: they must
+// not be modified, and are valid as long as the batch.
 func Events(b eventlog.Batch) iter.Seq2[int64, []byte] {
 	return func(yield func(int64, []byte) bool) {
 		rest := b.Frames
@@ -53,7 +55,7 @@ func Events(b eventlog.Batch) iter.Seq2[int64, []byte] {
 	}
 }
 
-// Decode returns an event from its JSON. The data is a part of the JSON's bytes.
+// Decode returns an event from its JSON. The data shares the bytes of the JSON.
 func Decode(line []byte) (eventlog.Event, error) {
 	var e eventlog.Event
 	if err := json.Unmarshal(line, &e); err != nil {

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// ParkAtWork is how many times as long a run must be silent as another before it is parked although calls or subagents are at work that
-// no question is about. They are stopped.
+// ParkAtWork is the factor by which a run must be silent longer before it is parked although calls
+// or subagents are running that no question concerns. Parking stops them.
 const ParkAtWork = 10
 
-// Parking asks for a run to be parked: its session sleeps until the questions of it are answered.
+// Parking is a request to park a run: its session sleeps until the run's questions are answered.
 type Parking struct {
 	RunID string
-	Token string // of the attempt, which ends
-	// AtWork: also if calls or subagents are at work that no question is about.
+	Token string // token of the attempt, which ends
+	// AtWork parks the run even if calls or subagents are running that no question concerns.
 	AtWork bool
 }
 
@@ -21,13 +21,13 @@ type Parking struct {
 type Continuation struct {
 	Granted  bool
 	Over     bool      // it has ended
-	Until    time.Time // neither: a question is open until then
+	Until    time.Time // if neither, when an open question expires
 	Dispatch int64
 	Part     int64
 }
 
-// AgentID is the name of a run for its agent and the runner: each part has its own, since the journal of the part before is in
-// the files that were restored.
+// AgentID returns the id of a run for its agent and the runner: each part has its own, since the
+// restored files contain the journal of the previous part.
 func AgentID(runID string, part int64) string {
 	if part == 0 {
 		return runID

@@ -12,14 +12,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// Dispatch orders the attempts at a run. A workflow is allotted a new number each time it gives the
-// run to a worker; Attempt counts the engine's attempts under that number.
+// Dispatch orders the attempts at a run. A workflow gets a new number each time it gives the run to
+// a worker; Attempt is Temporal's attempt with that number.
 type Dispatch struct {
 	No      int64
 	Attempt int64
 }
 
-// After reports whether d was made later than other.
+// After reports whether d is later than other.
 func (d Dispatch) After(other Dispatch) bool {
 	if d.No != other.No {
 		return d.No > other.No
@@ -27,22 +27,22 @@ func (d Dispatch) After(other Dispatch) bool {
 	return d.Attempt > other.Attempt
 }
 
-// Run is one claim of a prompt, by an agent in one sandbox. It belongs to the generation of the sandbox it was
-// dispatched to, and no other generation can finish it.
+// Run is one claim of a prompt by an agent in one sandbox. It belongs to the generation of that
+// sandbox, and no other generation can end it.
 type Run struct {
 	ID         string
 	SessionID  string
 	PromptID   string
 	Generation int64
-	Attempt    int64    // 1, 2, …: how many workers have attached to it
-	Held       Dispatch // of the attempt that attached last
-	Token      string   // of the newest attempt; appends with an older one are fenced off
+	Attempt    int64    // number of workers that have attached
+	Held       Dispatch // dispatch of the newest attempt
+	Token      string   // token of the newest attempt; appends with an older one are fenced
 	LastFrame  int64    // newest frame whose events are committed; -1 before the first
-	// Part counts the sandboxes in which the run has continued after its session slept with a question of it open. What
-	// its agent prints in this one is numbered from FrameBase on.
+	// Part counts the sandboxes in which the run has continued after its session slept with an open
+	// question. The frames of the current part are numbered from FrameBase.
 	Part       int64
 	FrameBase  int64
-	Parked     bool   // its session sleeps, or is to, until a question of it is answered
+	Parked     bool   // its session sleeps, or is about to, until a question of the run is answered
 	Translator []byte // the translator's state after LastFrame
 	Outcome    session.Outcome
 	Reason     string
@@ -51,92 +51,98 @@ type Run struct {
 	EndedAt    time.Time
 	// Look has the commands and prompts that are pending after the run, if its ending asked for them.
 	Look *session.Look
-	// Attended: the attempt that has ended the run may claim the session's next prompt.
+	// Attended means that the attempt that has ended the run may claim the session's next prompt.
 	Attended bool
-	// Ended is set by the call that has ended the run, and by no other.
+	// Ended is only set by the call that has ended the run.
 	Ended *Ended
 }
 
-// Verdict answers the claim of a prompt.
+// Verdict is the result of a claim of a prompt.
 type Verdict struct {
-	// Granted: the run has the prompt, now or since an earlier call with its id.
+	// Granted means that the run has the prompt, now or since an earlier call with its id.
 	Granted bool
-	// RunID is the id of a run that was granted, which may be another one than the claim proposed.
+	// RunID is the id of the granted run, which may differ from the proposed one.
 	RunID string `json:",omitempty"`
-	// Dispatch is the number to give a granted run to a worker with.
+	// Dispatch is the number with which a granted run is given to a worker.
 	Dispatch int64
-	// Status of the prompt, and who has it where it was not granted.
+	// Status is the status of the prompt; HeldBy is its run if the claim was not granted.
 	Status session.PromptStatus
 	HeldBy string
-	// Earlier is a waiting prompt of the session that comes first; nil if there is none. Signals
-	// may arrive out of order, or not at all, and prompts are promoted: the rows decide.
+	// Earlier is a queued prompt of the session that precedes this one; nil if there is none.
+	// Signals may be lost or arrive out of order, and prompts are promoted: the rows decide.
 	Earlier *session.QueuedPrompt
-	// Held: no prompt starts, because the queue is held.
+	// Held means that no prompt starts, because the queue is held.
 	Held bool `json:",omitzero"`
-	// Generation that the run in HeldBy was dispatched to.
+	// Generation is the one to which the run in HeldBy was dispatched.
 	Generation int64
-	// OnUnknown is the prompt's policy for a lost outcome.
+	// OnUnknown is the prompt's policy for an unknown outcome.
 	OnUnknown session.OnUnknown
 }
 
-// Start is the state that an attempt at a run begins with.
+// Start is the state with which an attempt at a run begins.
 type Start struct {
 	Run     Run
 	Prompt  session.Prompt
 	Agent   string
 	Options session.Options
-	// Profile that the session has, as ID@VERSION, and what is in it; empty and nil for none.
+	// ProfileRef is the session's profile as ID@VERSION, and Profile its content; empty and nil for
+	// none.
 	ProfileRef string
 	Profile    *profile.Spec
 	SandboxID  string
-	// Generation of the session now; the run may belong to an older one.
+	// Generation is the current one of the session; the run may belong to an older one.
 	Generation int64
-	// Suspect: the attempt before was lost at the position where the run still is.
+	// Suspect means that the previous attempt was lost at the run's current position.
 	Suspect bool
-	// Quarantine: so many were lost there that no further attempt reads frames. See [Losses].
+	// Quarantine means that so many were lost there that no further attempt reads frames. See
+	// [Losses].
 	Quarantine bool
-	// Resume: the session has had a turn before this one.
+	// Resume means that the session has had an earlier turn.
 	Resume bool
-	// Receipt is that of the restore of the run's sandbox, if something did not come back and no agent has had a turn in
-	// it yet; nil otherwise.
+	// Receipt is the receipt of the restore of the run's sandbox, if the restore was incomplete and
+	// the agent has had no turn in that sandbox yet; nil otherwise.
 	Receipt *receipt.Receipt
-	// MemoryID is the session under whose name the agent keeps its memory: of a fork the one that its files come from.
+	// MemoryID is the session whose id the agent uses for its memory: for a fork, the session from
+	// which its files come.
 	MemoryID string
-	// HandOff is the conversation that another agent had before the session was forked with this one, if this one has completed no
-	// turn since; nil otherwise.
+	// HandOff is the conversation of another agent before the session was forked with the current
+	// one, if that has not completed a turn yet; nil otherwise.
 	HandOff *fork.HandOff
-	// Transcripts says how much of each native file is stored already.
+	// Transcripts contains how much of each native file is already stored.
 	Transcripts []transcript.Position
 	// Files is the position of the newest stored change of the workspace.
 	Files workspacefile.Position
 }
 
-// Ending is the end of a run as its worker, or the workflow in its place, saw it.
+// Ending is the end of a run, as observed by its worker, or by the workflow instead.
 type Ending struct {
 	RunID string
-	// Token of the attempt; empty when the workflow settles a run that no worker can end.
+	// Token is that of the attempt; empty if the workflow ends a run that no worker can end.
 	Token string
-	// Read: every frame of the turn was read, so that it is known which prompts the agent has taken in it. It is so with a token.
+	// Read means that every frame of the turn was read, so that it is known which prompts the agent
+	// has accepted during the turn. It is implied by a token.
 	Read    bool
 	Outcome session.Outcome
 	Reason  string
 	Usage   usage.Usage
 	Model   string
-	// Requeue: the prompt returns to its place in the queue instead of taking the outcome. A run that a pending abort
-	// names ends cancelled, and its prompt with it.
+	// Requeue returns the prompt to its place in the queue instead of giving it the outcome. If a
+	// pending abort names the run, the run and its prompt end as cancelled.
 	Requeue bool
-	// LookFor is the workflow run that reads with the end of the run what waits for it next; empty for none. A run that
-	// is over, or whose prompt returns to the queue, is ended without.
+	// LookFor is the workflow run that reads the pending work together with the end of the run;
+	// empty for none. It is ignored for a run that has already ended, or whose prompt is requeued.
 	LookFor string
-	// Attend is the token of the attempt that asks to attend the session: to claim the next prompt by itself. It is
-	// granted to an attempt that looks, and only if nothing but a prompt may come next. Empty for none.
+	// Attend is the token of the attempt that requests to attend the session, which means to claim
+	// the next prompt itself. It requires LookFor, and is granted only if nothing but a prompt may
+	// follow. Empty for none.
 	Attend string
 }
 
-// Ended has the values of an ended run that are logged and measured.
+// Ended contains the values of an ended run that are logged and measured.
 type Ended struct {
 	Agent string
-	// QueueWait is the time from the acceptance of the prompt to its claim; negative if the prompt is queued again.
+	// QueueWait is the time from the submit of the prompt to its claim; negative if the prompt is
+	// queued again.
 	QueueWait time.Duration
-	RequestID string // of the request that accepted the prompt; empty if it is not known
+	RequestID string // id of the request that submitted the prompt; empty if unknown
 }

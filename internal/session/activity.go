@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// ActivityState divides the status of a session more finely.
+// ActivityState is a finer subdivision of a session's status.
 type ActivityState string
 
 // The activities of a session.
 const (
 	NotStarted       ActivityState = "not_started" // it has no sandbox until its first prompt or a wake
 	Starting         ActivityState = "starting"    // its sandbox is created or restored
-	Working          ActivityState = "working"     // a prompt runs, or is about to
+	Working          ActivityState = "working"     // a prompt is running, or about to run
 	WaitingForAnswer ActivityState = "waiting_for_answer"
 	Idle             ActivityState = "idle"
 	Saving           ActivityState = "hibernating"
@@ -21,7 +21,7 @@ const (
 	Over             ActivityState = "terminated"
 )
 
-// The steps of a start. The clone and the setup are of a new workspace.
+// The steps of a start. Only a new workspace has the clone and the setup.
 const (
 	StepImage   = "image"
 	StepSandbox = "sandbox"
@@ -30,12 +30,12 @@ const (
 	stepWait    = "wait" // others keep failing: see Breaker
 )
 
-// Activity is the present activity of a session.
+// Activity is the current activity of a session.
 type Activity struct {
 	State ActivityState
 	Step  string // of a start
 	Text  string // for people
-	// Until is when the step is tried again that waits; zero for none.
+	// Until is when a waiting step is retried; zero for none.
 	Until time.Time
 }
 

@@ -5,13 +5,15 @@ import (
 	"strings"
 )
 
-// claimSeparator comes between a run and the number of a later claim of it. Parts of a run have another one, see AgentRun.
+// claimSeparator separates a run and the number of a later claim. Parts of a run have a different
+// separator, see AgentRun.
 const claimSeparator = "_"
 
-// runIDLength is how long the ids are that runs are allotted.
+// runIDLength is the length of allotted run ids.
 const runIDLength = len(RunPrefix) + 32
 
-// ClaimID is the id of the n-th claim of the prompt that has a run. The first has the id of the run.
+// ClaimID returns the id of the n-th claim of a run's prompt. The first claim has the id of the
+// run.
 func ClaimID(runID string, n int) string {
 	if n <= 1 {
 		return runID
@@ -19,7 +21,8 @@ func ClaimID(runID string, n int) string {
 	return runID + claimSeparator + strconv.Itoa(n)
 }
 
-// RunOf returns the run that a claim belongs to. Clients see only the run: a prompt that was queued again is claimed once more, and has the same run.
+// RunOf returns the run of a claim. Clients only see the run: a requeued prompt is claimed again,
+// with the same run.
 func RunOf(claimID string) string {
 	if len(claimID) > runIDLength && strings.HasPrefix(claimID[runIDLength:], claimSeparator) {
 		return claimID[:runIDLength]

@@ -22,7 +22,8 @@ const (
 	CommandRecover   CommandKind = "recover"
 	CommandRestart   CommandKind = "environment/restart"
 	CommandDrop      CommandKind = "environment/terminate"
-	// CommandRevertFiles is a revert to a bundle: files and memory. Releases before it do not know this kind and let it wait.
+	// CommandRevertFiles is a revert of files and memory to a bundle. Earlier releases do not know
+	// this kind and leave it pending.
 	CommandRevertFiles CommandKind = "revert/files"
 )
 
@@ -40,9 +41,9 @@ const (
 	CommandPending CommandStatus = "pending"
 	// CommandApplied: the session executed it.
 	CommandApplied CommandStatus = "applied"
-	// CommandSuperseded: a later command or a later state of the session made it pointless.
+	// CommandSuperseded: a later command or a later state of the session made it unnecessary.
 	CommandSuperseded CommandStatus = "superseded"
-	// CommandRefused: the session could not do it; the reason says why.
+	// CommandRefused: the session could not execute it, for the given reason.
 	CommandRefused CommandStatus = "refused"
 )
 
@@ -51,13 +52,13 @@ type Command struct {
 	ID        string
 	SessionID string
 	Kind      CommandKind
-	Force     bool   // interrupt the running turn for it
+	Force     bool   // interrupts the running turn
 	PromptID  string // of a revert: the first prompt to undo; empty if one with files names a bundle
 	BundleID  string // of a revert with files: the bundle to revert to
 	RunID     string // of an abort: the run to interrupt
 	Status    CommandStatus
-	// Reason says why a command ended as it did or, of a command that no client sent, where it comes
-	// from. It is empty where nothing needs to be said.
+	// Reason is why a command ended with its status or, for a command that was not sent by a
+	// client, its origin. It may be empty.
 	Reason string
 	// RequestID is the X-Request-Id of the request that submitted it; empty if no client did.
 	RequestID string
@@ -70,34 +71,34 @@ const (
 	// ReasonCancelledInTemporal: the stop of a session whose workflow was cancelled in Temporal's UI or
 	// command line. It is also the reason of the transition that follows.
 	ReasonCancelledInTemporal = "cancelled_in_temporal"
-	// ReasonRunEnded: the run that was to be interrupted ended by itself.
+	// ReasonRunEnded: the run to interrupt ended by itself.
 	ReasonRunEnded = "run_ended"
-	// ReasonInError: the session is in error, where only recover and stop are possible.
+	// ReasonInError: the session is in error, which only allows recover and stop.
 	ReasonInError = "session_in_error"
 )
 
-// MaxCommandsKept bounds the commands of one session that have ended and are still stored.
+// MaxCommandsKept bounds the stored commands of a session that have ended.
 const MaxCommandsKept = 100
 
-// CommandVerdict is the decision about a command for a session in its present state.
+// CommandVerdict is the decision about a command, given the current state of the session.
 type CommandVerdict struct {
-	// Refused says why the command is not possible; nil otherwise.
+	// Refused is the error if the command is not possible; nil otherwise.
 	Refused *failure.Error
-	// Already: there is nothing to do. Where Supersedes is not empty, ending those commands is all that
-	// the command needed: it counts as applied.
+	// Already means that there is nothing to do. If Supersedes is not empty, the command only had
+	// to end those commands, and counts as applied.
 	Already bool
 	// Supersedes are the pending commands that end because of this one.
 	Supersedes []CommandKind
 }
 
-// Pending is the state of a session that a command is judged by.
+// Pending is the state of a session on which the decision about a command depends.
 type Pending struct {
 	Status   State
-	Reason   string // of the status; empty if that needs none
+	Reason   string // reason of the status; may be empty
 	Lazy     bool
-	RunID    string    // the run in progress; empty when there is none
-	Parked   bool      // it waits for an answer, and the session may sleep meanwhile
-	Commands []Command // that are pending
+	RunID    string    // the run in progress; empty if there is none
+	Parked   bool      // the run waits for an answer, and the session may sleep meanwhile
+	Commands []Command // pending commands
 }
 
 func (p Pending) has(kinds ...CommandKind) []CommandKind {
@@ -116,8 +117,8 @@ func InError(reason string) *failure.Error {
 		"environment/terminate to continue in a sandbox without its files, or stop to end it", cmp.Or(reason, "no reason is known"))
 }
 
-// JudgeWorkspace says why the workspace of a session cannot be changed now; nil when it can. What an activity may be
-// setting up stays unchanged.
+// JudgeWorkspace returns why the workspace of a session cannot be changed now; nil if it can. A
+// workspace that an activity may be setting up must stay unchanged.
 func JudgeWorkspace(status State, generation int64) *failure.Error {
 	switch {
 	case status.Final():
@@ -134,8 +135,8 @@ func refuse(format string, args ...any) CommandVerdict {
 	return CommandVerdict{Refused: failure.Errorf(failure.IllegalState, format, args...)}
 }
 
-// Judge decides what a command means for a session. A command whose kind is pending already is accepted
-// again and merged with the pending one.
+// Judge decides about a command for a session. A command with the kind of a pending one is accepted
+// and merged with that.
 func Judge(kind CommandKind, p Pending) CommandVerdict {
 	switch {
 	case p.Status.Final() && kind == CommandStop:
@@ -171,7 +172,7 @@ func Judge(kind CommandKind, p Pending) CommandVerdict {
 	}
 }
 
-// superseding adds what an accepted command ends.
+// superseding adds the commands that an accepted command ends.
 func superseding(v CommandVerdict, kinds []CommandKind) CommandVerdict {
 	if v.Refused == nil && !v.Already {
 		v.Supersedes = kinds
@@ -205,8 +206,8 @@ func judgeHibernate(p Pending) CommandVerdict {
 	}
 }
 
-// judgeSandbox judges a command about the sandbox of a running session. A sleeping session has none, and
-// is saved.
+// judgeSandbox judges a command about the sandbox of a running session. A sleeping session has no
+// sandbox, and its files are saved.
 func judgeSandbox(p Pending) CommandVerdict {
 	switch p.Status {
 	case Hibernating, Hibernated:
@@ -220,8 +221,8 @@ func judgeSandbox(p Pending) CommandVerdict {
 	}
 }
 
-// judgeDrop judges the request for another sandbox without the files of this one. A session in error is recovered with
-// it.
+// judgeDrop judges the request for another sandbox without the files of the current one. It
+// recovers a session in error.
 func judgeDrop(p Pending) CommandVerdict {
 	if p.Status == Error {
 		return CommandVerdict{Supersedes: p.has(CommandRecover)}
@@ -247,7 +248,8 @@ func judgeRevert(p Pending) CommandVerdict {
 	}
 }
 
-// judgeRevertFiles judges a revert to a bundle. A turn that waits for an answer would be lost with its sandbox.
+// judgeRevertFiles judges a revert to a bundle. It would lose a turn that waits for an answer,
+// together with the sandbox.
 func judgeRevertFiles(p Pending) CommandVerdict {
 	if p.Parked {
 		return refuse("a turn waits for an answer to a question; answer it, or abort the turn, before a revert of files")
@@ -258,7 +260,7 @@ func judgeRevertFiles(p Pending) CommandVerdict {
 func judgeRecover(p Pending) CommandVerdict {
 	switch p.Status {
 	case Error:
-		return CommandVerdict{Already: len(p.has(CommandDrop)) > 0} // which recovers it
+		return CommandVerdict{Already: len(p.has(CommandDrop)) > 0} // recovers the session
 	case Running, Restoring:
 		return CommandVerdict{Already: true}
 	case Hibernated, Hibernating:
@@ -268,7 +270,7 @@ func judgeRecover(p Pending) CommandVerdict {
 	}
 }
 
-// BeforePrompts reports whether a pending command of this kind is carried out before the next prompt.
+// BeforePrompts reports whether a pending command of this kind is executed before the next prompt.
 func (k CommandKind) BeforePrompts() bool {
 	switch k {
 	case CommandStop, CommandHibernate, CommandRestart, CommandDrop, CommandRevert, CommandRevertFiles, CommandSync:
@@ -278,7 +280,8 @@ func (k CommandKind) BeforePrompts() bool {
 	}
 }
 
-// EndedBy says how a transition ends a pending command; pending when it does not.
+// EndedBy returns the status with which a transition ends a pending command; pending if it does
+// not.
 func (c Command) EndedBy(t Transition) (status CommandStatus, reason string) {
 	switch t.To {
 	case Terminated:
@@ -308,7 +311,7 @@ func (c Command) endedByHibernation(reason string) (CommandStatus, string) {
 	unsaved := reason == ReasonDropped || reason == ReasonLost
 	switch c.Kind {
 	case CommandHibernate, CommandRestart:
-		return CommandApplied, c.Reason // what the session needs after it is another command: see Moves
+		return CommandApplied, c.Reason // a move continues with another command: see Moves
 	case CommandSync:
 		if unsaved {
 			return CommandSuperseded, reason
@@ -324,8 +327,8 @@ func (c Command) endedByHibernation(reason string) (CommandStatus, string) {
 	}
 }
 
-// Moves reports whether the session is to wake again as soon as it hibernates: it moves to a new sandbox.
-// ended are the commands that the transition ends.
+// Moves reports whether the session moves to a new sandbox: it wakes immediately after it has
+// hibernated. ended are the commands that the transition ends.
 func (t Transition) Moves(ended []Command) bool {
 	if t.To != Hibernating {
 		return false
@@ -337,8 +340,8 @@ func (t Transition) Moves(ended []Command) bool {
 		(t.Reason == ReasonLifetime || t.Reason == ReasonRestart || has(CommandRestart))
 }
 
-// EndedByRun says how the end of a run ends an abort of it: the abort was in time where the run was
-// cancelled for it.
+// EndedByRun returns the status with which the end of a run ends its abort: applied if the run was
+// cancelled because of the abort.
 func (c Command) EndedByRun(outcome Outcome, reason string) (status CommandStatus, because string) {
 	if outcome == OutcomeCancelled && (reason == ReasonAborted || reason == ReasonSteered) {
 		return CommandApplied, c.Reason
@@ -346,8 +349,9 @@ func (c Command) EndedByRun(outcome Outcome, reason string) (status CommandStatu
 	return CommandSuperseded, cmp.Or(c.Reason, ReasonRunEnded)
 }
 
-// ForWorkflow returns commands as the workflow of a session in that state carries them out. To it, a revert with files is a restart
-// of the sandbox, and the wake of a session that sleeps: the restore that follows is what reverts.
+// ForWorkflow returns commands in the form in which the workflow of a session in that state
+// executes them. A revert with files becomes a restart of the sandbox, or the wake of a sleeping
+// session: the subsequent restore performs the revert.
 func ForWorkflow(commands []Command, status State) []Command {
 	out := make([]Command, 0, len(commands))
 	for _, c := range commands {
@@ -358,7 +362,7 @@ func ForWorkflow(commands []Command, status State) []Command {
 			case Hibernated:
 				c.Kind, c.PromptID = CommandWake, ""
 			default:
-				continue // the workflow reads what waits when it has left that state
+				continue // the workflow reads pending commands when it has left that state
 			}
 		}
 		out = append(out, c)
@@ -366,27 +370,27 @@ func ForWorkflow(commands []Command, status State) []Command {
 	return out
 }
 
-// Look is the state that a workflow reads after a signal: all pending commands, and the prompts that wait, the first of
-// them by name.
+// Look is the state that a workflow reads after a signal: all pending commands, and the queued
+// prompts, of which the first are listed.
 type Look struct {
 	Status      State
 	Commands    []Command
 	Waiting     []QueuedPrompt
-	Queued      int64 // how many prompts wait, those in Waiting included
+	Queued      int64 // number of queued prompts, including those in Waiting
 	IdleTimeout time.Duration
 }
 
-// MaxWaitingSeen bounds the prompts that a Look names.
+// MaxWaitingSeen bounds the prompts that a Look lists.
 const MaxWaitingSeen = 16
 
 // Commanded is the result of a submitted command.
 type Commanded struct {
-	Session Session  // afterwards
-	Command *Command // nil where there was nothing to do
-	Notify  bool     // the workflow is to be signalled
+	Session Session  // after the command
+	Command *Command // nil if there was nothing to do
+	Notify  bool     // the workflow must be signalled
 }
 
-// JudgeRevert says why an agent cannot be reverted to its state before a prompt; nil when it can.
+// JudgeRevert returns why an agent cannot be reverted to its state before a prompt; nil if it can.
 func JudgeRevert(p Prompt) *failure.Error {
 	switch {
 	case p.JoinedTo != "" && p.RunID != "":

@@ -57,8 +57,8 @@ func TestALaterWakeCancelsAHibernateAndTheOtherWayRound(t *testing.T) {
 	}
 }
 
-// Whatever is accepted, and whatever happens to the session, every command ends at the latest with the
-// session, and a session that moves to another sandbox is not asked to sleep.
+// For any accepted commands and events, every command ends at the latest with the session, and a
+// session that moves to another sandbox has no pending command to sleep.
 func TestEveryCommandEnds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

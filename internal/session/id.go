@@ -12,8 +12,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/profile"
 )
 
-// The prefixes of the ids that this system makes. An id is its prefix and a
-// UUIDv7 as 32 lower-case hexadecimal digits, so ids of one kind sort by age.
+// Prefixes of generated ids. An id is its prefix and a UUIDv7 as 32 lower-case hexadecimal digits,
+// so ids of one kind sort by age.
 const (
 	SessionPrefix  = "ses_"
 	PromptPrefix   = "prm_"
@@ -24,9 +24,9 @@ const (
 	CommandPrefix  = "cmd_"
 )
 
-// NewID returns a fresh id of the kind that prefix names.
+// NewID returns a new id with the given prefix.
 func NewID(prefix string) string {
-	id := uuid.Must(uuid.NewV7()) // fails only when the system has no randomness
+	id := uuid.Must(uuid.NewV7()) // fails only without a source of randomness
 	return prefix + hex.EncodeToString(id[:])
 }
 
@@ -44,14 +44,14 @@ func ValidID(prefix, id string) bool {
 // 1 to 64 of A-Z a-z 0-9 _ -.
 func ValidPromptID(id string) bool { return promptID.MatchString(id) }
 
-// DerivedID is an id with that prefix that follows from the parts: the same parts give the same id.
+// DerivedID returns an id with that prefix that is a function of the parts.
 func DerivedID(prefix string, parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return prefix + hex.EncodeToString(sum[:16])
 }
 
-// SandboxName is the name of the sandbox of one generation of a session. It is
-// unique among running sandboxes, so a retried create finds the first one.
+// SandboxName returns the name of a session's sandbox of one generation. It is unique among running
+// sandboxes, so that a retried create finds the first sandbox.
 func SandboxName(sessionID string, generation int64) string {
 	return fmt.Sprintf("%s-g%d", sessionID, generation)
 }

@@ -11,5 +11,5 @@ const (
 	OutcomeUnknown   Outcome = "unknown"
 )
 
-// PromptStatus is the status that a prompt takes from the outcome of its run.
+// PromptStatus returns the status of a prompt whose run has this outcome.
 func (o Outcome) PromptStatus() PromptStatus { return PromptStatus(o) }

@@ -12,7 +12,7 @@ type Patch struct {
 	IdleTimeout *time.Duration
 	Options     *Options
 	Profile     *string // ID@VERSION
-	// Workspace takes the place of the present one; a zero one stands for none.
+	// Workspace replaces the current one; a zero value means none.
 	Workspace *Workspace
 }
 
@@ -21,6 +21,6 @@ type Patch struct {
 type Idempotency struct {
 	Key    string
 	Digest string
-	// Refusal is the error of a request that is not a repeated one; nil if it may be executed.
+	// Refusal is the error for a request that is not a repetition; nil if it may be executed.
 	Refusal error
 }

@@ -8,18 +8,18 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
-// PromptStatus is where a prompt stands.
+// PromptStatus is the status of a prompt.
 type PromptStatus string
 
-// The statuses of a prompt. Queued and processing are the ones that are not over.
+// The statuses of a prompt. All except queued and processing are final.
 const (
 	PromptQueued     PromptStatus = "queued"
 	PromptProcessing PromptStatus = "processing"
 	PromptCompleted  PromptStatus = "completed"
 	PromptFailed     PromptStatus = "failed"
 	PromptCancelled  PromptStatus = "cancelled"
-	// PromptUnknown: delivered, and then the only witness was lost. It is unknown whether the agent
-	// did the work; OnUnknown says what follows.
+	// PromptUnknown: the prompt was delivered, and then its sandbox was lost. It is unknown whether
+	// the agent did the work; OnUnknown decides what follows.
 	PromptUnknown PromptStatus = "unknown"
 )
 
@@ -29,22 +29,24 @@ var PromptStatuses = []PromptStatus{PromptQueued, PromptProcessing, PromptComple
 // Final reports whether the prompt has its outcome.
 func (s PromptStatus) Final() bool { return s != PromptQueued && s != PromptProcessing }
 
-// Mode says how a prompt is delivered while a turn is running.
+// Mode is how a prompt is delivered while a turn is running.
 type Mode string
 
-// The modes of delivery. Followup, the default, waits for its turn. Collect is a followup that waits for others of its mode before, so that the
-// agent gets them as one. Steer is given to the turn in progress if its agent takes that; otherwise it interrupts the turn and comes before all that wait.
+// The modes of delivery. Followup, the default, waits for its turn. Collect is a followup that
+// first waits for others of its mode, so that the agent gets them as one prompt. Steer is given to
+// the turn in progress if the agent accepts that; otherwise it interrupts the turn and precedes all
+// queued prompts.
 const (
 	Followup Mode = "followup"
 	Steer    Mode = "steer"
 	Collect  Mode = "collect"
 )
 
-// OnUnknown is the policy for a prompt whose outcome was lost.
+// OnUnknown is the policy for a prompt whose outcome is unknown.
 type OnUnknown string
 
-// The policies for a lost outcome. Hold, the default, leaves it to a person, as a [Resolution] of the prompt; the prompts
-// after it run.
+// The policies for an unknown outcome. Hold, the default, leaves it to a person, as a [Resolution]
+// of the prompt; later prompts run.
 const (
 	Hold  OnUnknown = "hold"
 	Retry OnUnknown = "retry"
@@ -56,53 +58,58 @@ type Prompt struct {
 	ID        string
 	SessionID string
 	Ordinal   int64 // in the order in which they were submitted, 1, 2, …
-	Rank      int64 // prompts that wait run in the order of rank and, within it, of ordinal; 0 unless promoted
+	Rank      int64 // queued prompts run in the order of rank and, within it, of ordinal; 0 unless promoted
 	Status    PromptStatus
 	Content   string
 	Mode      Mode
 	OnUnknown OnUnknown
 	Author    string
-	Depth     int64  // how many messages of agents led to it, one by the other; 0 unless its author is an agent
-	RunID     string // the claim that has or had it
-	Reason    string // why it ended so; one of the Reason constants, or the agent's words
-	// BlockedReason is why a queued prompt does not run: the reason of its session's error.
+	Depth     int64  // length of the chain of messages of agents that led to it; 0 unless its author is an agent
+	RunID     string // id of its latest claim
+	Reason    string // why it ended with its status; one of the Reason constants, or the agent's text
+	// BlockedReason is why a queued prompt cannot run: the reason of its session's error.
 	BlockedReason string
-	// AllottedRun is the run that it was given when it was submitted; empty for one of an earlier release that has not been claimed.
+	// AllottedRun is the run that was assigned when it was submitted; empty for a prompt of an
+	// earlier release that has not been claimed.
 	AllottedRun string
-	// Claims is how often it has been claimed. It is read by PromptGet and PromptList alone.
+	// Claims is the number of its claims. Only PromptGet and PromptList set it.
 	Claims int
-	// BaseSession and BaseBundle are what its run was asked to continue; empty for one that was submitted as a prompt.
+	// BaseSession and BaseBundle are the base that its run was asked to continue; empty if it was
+	// submitted as a prompt.
 	BaseSession, BaseBundle string
-	// JoinedTo is the prompt with which the agent gets this one, and with which it ends; empty if it has a turn for itself.
+	// JoinedTo is the prompt together with which the agent gets this one, and with which it ends;
+	// empty if it has its own turn.
 	JoinedTo string
-	// CollectUntil is until when others may join it; zero if none may.
+	// CollectUntil is the time until which others may join it; zero if none may.
 	CollectUntil time.Time
-	// Usage is of its last run, once that is over. It is read by PromptGet and PromptList alone.
+	// Usage is that of its last run, once that has ended. Only PromptGet and PromptList set it.
 	Usage *PromptUsage
 	// Resolved is the last resolution of an unknown outcome; nil if there is none.
 	Resolved *Resolved
-	// RequestID is the X-Request-Id of the request that accepted it; empty if it is not known.
+	// RequestID is the X-Request-Id of the request that submitted it; empty if unknown.
 	RequestID string
 	// TraceParent is the trace of that request, as a W3C traceparent; empty if it is not traced.
 	TraceParent string
-	// Attachments are the files that it comes with. Only a prompt that is submitted has their content.
+	// Attachments are its files. Their content is only set when the prompt is submitted.
 	Attachments []attachment.Attachment
 	CreatedAt   time.Time
-	StartedAt   time.Time // zero until a run has it
-	EndedAt     time.Time // zero until it is over
-	// Notify is set by the store's PromptSubmit alone: the workflow is to be signalled.
+	StartedAt   time.Time // zero until a run claims it
+	EndedAt     time.Time // zero until it has ended
+	// Notify is only set by the store's PromptSubmit: the workflow must be signalled.
 	Notify bool
-	// Attended is set by the store's PromptSubmit alone: the workflow would have to be signalled, but the session has an
-	// attendant, which is expected to claim the prompt at once.
+	// Attended is only set by the store's PromptSubmit: the workflow would have to be signalled,
+	// but the session has an attendant, which is expected to claim the prompt immediately.
 	Attended bool
-	// Interrupts is set by the store's PromptSubmit alone: the workflow is to be signalled of a command that interrupts the turn in progress.
+	// Interrupts is only set by the store's PromptSubmit: the workflow must be signalled of a
+	// command that interrupts the turn in progress.
 	Interrupts bool
-	// CollectFor is, of a prompt that is submitted, how long it is collected, and of one that PromptSubmit returns how much of that is left.
+	// CollectFor is how long a submitted prompt is collected; in the result of PromptSubmit, the
+	// remaining time.
 	CollectFor time.Duration
 }
 
-// Run is the run of the prompt as clients know it: the one that has it, or else the one that it was allotted. It is another one than that
-// only for a prompt that is joined to another.
+// Run returns the run of the prompt as shown to clients: that of its claim, otherwise the allotted
+// one. They differ only for a prompt that is joined to another.
 func (p Prompt) Run() string { return cmp.Or(RunOf(p.RunID), p.AllottedRun) }
 
 // PromptUsage is the usage of a prompt's last run, and its model if that is known.
@@ -117,27 +124,27 @@ const (
 	ReasonRequested         = "requested"
 	ReasonLost              = "lost"
 	ReasonLifetime          = "lifetime"
-	ReasonQuestion          = "question"         // a question is open and nothing else happens
+	ReasonQuestion          = "question"         // the session only waits for a question
 	ReasonAnswer            = "answer"           // the question that the session slept with was answered
-	ReasonQuestionExpired   = "question_expired" // it was not, in its time
+	ReasonQuestionExpired   = "question_expired" // the question expired
 	ReasonRestart           = "restart"          // in a new sandbox, unchanged
-	ReasonDropped           = "dropped"          // its sandbox was given up with all files in it
+	ReasonDropped           = "dropped"          // its sandbox was discarded with all files in it
 	ReasonPrompt            = "prompt"
-	ReasonRetry             = "retry" // after an error that may have passed
+	ReasonRetry             = "retry" // after a possibly transient error
 	ReasonAborted           = "aborted"
 	ReasonShutdown          = "shutdown" // the installation was stopped
 	ReasonWithdrawn         = "withdrawn"
 	ReasonCleared           = "cleared"
 	ReasonSteered           = "steered"    // a prompt of the mode steer interrupted it
-	ReasonCollected         = "collected"  // it ended with the prompt that it was joined to
-	ReasonJoined            = "joined"     // the agent took it in the turn of another prompt, and it ended with that
-	ReasonCheckpoint        = "checkpoint" // of a sync: options.checkpoint asks for it
+	ReasonCollected         = "collected"  // it ended with the prompt to which it was joined
+	ReasonJoined            = "joined"     // the agent accepted it in the turn of another prompt, with which it ended
+	ReasonCheckpoint        = "checkpoint" // of a sync that options.checkpoint requested
 	ReasonReverted          = "reverted"   // the agent was reverted to before it
-	ReasonResolved          = "resolved"   // a person said how it ended
+	ReasonResolved          = "resolved"   // a person chose the outcome
 	ReasonDismissed         = "dismissed"
 	ReasonSessionTerminated = "session_terminated"
 	ReasonSandboxLost       = "sandbox_lost"
 	ReasonAgentCrashed      = "agent_crashed"
-	ReasonQuarantined       = "quarantined" // its frames ended workers
+	ReasonQuarantined       = "quarantined" // its frames made workers crash
 	ReasonNothingToRestore  = "nothing_to_restore"
 )

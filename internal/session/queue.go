@@ -5,26 +5,26 @@ import (
 	"slices"
 )
 
-// seenLimit bounds the ids that a queue remembers to ignore repeated signals.
-// The row in Postgres decides; this only spares activities.
+// seenLimit bounds the ids that a queue remembers to ignore repeated signals. The row in Postgres
+// decides; this only saves activities.
 const seenLimit = 256
 
-// Queue is the order in which a workflow serves prompts, as far as it knows it: by rank and ordinal, each once. Prompts are promoted
-// without it: the claim of one that is not first names the first.
+// Queue is a workflow's view of the order of prompts: by rank and ordinal, each once. It is not
+// updated when prompts are promoted: a claim of a prompt that is not first returns the first one.
 // The zero value is an empty queue. It is not safe for concurrent use.
 type Queue struct {
 	waiting []QueuedPrompt
 	seen    []string // oldest first
 }
 
-// QueuedPrompt names a prompt whose content is in Postgres.
+// QueuedPrompt identifies a prompt whose content is in Postgres.
 type QueuedPrompt struct {
 	ID      string `json:"id"`
 	Ordinal int64  `json:"ordinal"`
-	Rank    int64  `json:"rank,omitempty"` // comes before the ordinal
+	Rank    int64  `json:"rank,omitempty"` // takes precedence over the ordinal
 }
 
-// NewQueue returns a queue that holds waiting and ignores what was seen lately.
+// NewQueue returns a queue that contains waiting and ignores recently seen ids.
 func NewQueue(waiting []QueuedPrompt, seen []string) *Queue {
 	q := &Queue{seen: slices.Clone(seen)}
 	for _, p := range waiting {
@@ -33,8 +33,8 @@ func NewQueue(waiting []QueuedPrompt, seen []string) *Queue {
 	return q
 }
 
-// Push adds p in its place. It reports false where p waits already or was taken
-// lately, so that a signal that arrives twice changes nothing.
+// Push adds p at its place. It returns false if p is already queued or was recently taken, so that
+// a duplicate signal changes nothing.
 func (q *Queue) Push(p QueuedPrompt) bool {
 	if slices.Contains(q.seen, p.ID) {
 		return false
@@ -56,7 +56,7 @@ func (q *Queue) insert(p QueuedPrompt) bool {
 	return true
 }
 
-// Pop takes the prompt that is next and remembers it as seen.
+// Pop removes the next prompt and records it as seen.
 func (q *Queue) Pop() (QueuedPrompt, bool) {
 	if len(q.waiting) == 0 {
 		return QueuedPrompt{}, false
@@ -70,34 +70,34 @@ func (q *Queue) Pop() (QueuedPrompt, bool) {
 	return p, true
 }
 
-// Requeue puts p in its place though it was taken before: its row says that it
-// waits, as it does after a run that never reached the agent.
+// Requeue adds p at its place although it was taken before, because its row is queued, for example
+// after a run that never reached the agent.
 func (q *Queue) Requeue(p QueuedPrompt) {
 	q.seen = slices.DeleteFunc(q.seen, func(id string) bool { return id == p.ID })
 	q.insert(p)
 }
 
-// First puts p before all others, wherever it was: its row says that it is next.
+// First moves p before all others, because it is next according to its row.
 func (q *Queue) First(p QueuedPrompt) {
 	same := func(id string) bool { return id == p.ID }
 	q.seen = slices.DeleteFunc(q.seen, same)
 	q.waiting = slices.Insert(slices.DeleteFunc(q.waiting, func(w QueuedPrompt) bool { return same(w.ID) }), 0, p)
 }
 
-// Forget drops the prompts that wait up to an ordinal: an attendant has taken them.
+// Forget drops the queued prompts up to an ordinal, which an attendant has claimed.
 func (q *Queue) Forget(ordinal int64) {
 	q.waiting = slices.DeleteFunc(q.waiting, func(w QueuedPrompt) bool { return w.Ordinal <= ordinal })
 }
 
-// Has reports whether the prompt waits.
+// Has reports whether the prompt is queued.
 func (q *Queue) Has(id string) bool {
 	return slices.ContainsFunc(q.waiting, func(w QueuedPrompt) bool { return w.ID == id })
 }
 
-// Len is the number of prompts that wait.
+// Len returns the number of queued prompts.
 func (q *Queue) Len() int { return len(q.waiting) }
 
-// IDs are the prompts that wait, in order.
+// IDs returns the queued prompts in order.
 func (q *Queue) IDs() []string {
 	ids := make([]string, len(q.waiting))
 	for i, p := range q.waiting {
@@ -106,5 +106,5 @@ func (q *Queue) IDs() []string {
 	return ids
 }
 
-// Seen are the ids taken lately, oldest first, to hand to the next run of a workflow.
+// Seen returns the recently taken ids, oldest first, for the next run of a workflow.
 func (q *Queue) Seen() []string { return slices.Clone(q.seen) }

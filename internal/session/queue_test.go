@@ -53,7 +53,8 @@ func TestRequeuePutsAPromptBackInItsPlace(t *testing.T) {
 	require.Empty(t, q.Seen())
 }
 
-// TestTheFirstPromptIsWhatItsRowSays: it comes before all others, also if it was taken, or waits elsewhere.
+// TestTheFirstPromptIsWhatItsRowSays: it precedes all others, even if it was taken before or is
+// queued at another place.
 func TestTheFirstPromptIsWhatItsRowSays(t *testing.T) {
 	t.Parallel()
 	q := session.NewQueue([]session.QueuedPrompt{prompt(1), prompt(2), prompt(3)}, nil)
@@ -93,14 +94,14 @@ func TestWhatAQueueRemembersIsBounded(t *testing.T) {
 	require.True(t, q.Push(prompt(1)), "forgotten: the row decides")
 }
 
-// TestAQueueIsASortedSet plays random calls against a model: a map of what waits, a set of what
-// was taken.
+// TestAQueueIsASortedSet compares random calls with a model: a map of queued prompts and a set of
+// taken ones.
 func TestAQueueIsASortedSet(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var q session.Queue
 		waiting, taken := map[int64]bool{}, map[int64]bool{}
-		ordinal := rapid.Int64Range(1, 20) // few, so that they meet, and fewer than are remembered
+		ordinal := rapid.Int64Range(1, 20) // few, so that they collide, and fewer than seenLimit
 		t.Repeat(map[string]func(*rapid.T){
 			"push": func(t *rapid.T) {
 				n := ordinal.Draw(t, "ordinal")

@@ -11,9 +11,9 @@ type Resolution string
 
 // The resolutions of a prompt.
 const (
-	// ResolutionRetry puts the prompt back in its place in the queue.
+	// ResolutionRetry returns the prompt to its place in the queue.
 	ResolutionRetry Resolution = "retry"
-	// ResolutionResolve says how the prompt ended.
+	// ResolutionResolve sets the outcome of the prompt.
 	ResolutionResolve Resolution = "resolve"
 	// ResolutionDismiss ends the prompt as cancelled.
 	ResolutionDismiss Resolution = "dismiss"
@@ -32,20 +32,20 @@ type Resolved struct {
 	At     time.Time
 }
 
-// Resolve asks to resolve a prompt.
+// Resolve is a request to resolve a prompt.
 type Resolve struct {
 	SessionID, PromptID string
 	Action              Resolution
 	Outcome             PromptStatus // with ResolutionResolve: completed or failed
 	Note                string
-	// RunID, with ResolutionRetry, is the run of the prompt; empty for whichever it is.
+	// RunID, with ResolutionRetry, is the run of the prompt; empty for any.
 	RunID string
-	// Attempt, with ResolutionRetry, is the claim whose outcome is unknown; 0 for the latest. It makes a repeated request
-	// harmless although the prompt has become unknown again.
+	// Attempt, with ResolutionRetry, is the claim whose outcome is unknown; 0 for the latest. It
+	// makes the request idempotent even if the prompt has become unknown again.
 	Attempt int
 }
 
-// Status is the status of the prompt afterwards.
+// Status returns the resulting status of the prompt.
 func (r Resolve) Status() PromptStatus {
 	switch r.Action {
 	case ResolutionRetry:
@@ -57,7 +57,7 @@ func (r Resolve) Status() PromptStatus {
 	}
 }
 
-// Reason is the reason of the prompt afterwards.
+// Reason returns the resulting reason of the prompt.
 func (r Resolve) Reason() string {
 	switch r.Action {
 	case ResolutionDismiss:
@@ -69,7 +69,8 @@ func (r Resolve) Reason() string {
 	}
 }
 
-// JudgeResolve decides whether a prompt can be resolved in this way. Already: it has been, and nothing is to be done.
+// JudgeResolve decides whether a prompt can be resolved in this way. already means that it has
+// been, and there is nothing to do.
 func JudgeResolve(r Resolve, p Prompt, status State, reason string) (already bool, refused *failure.Error) {
 	same := p.Resolved != nil && p.Resolved.Action == r.Action
 	switch {

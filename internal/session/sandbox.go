@@ -19,25 +19,26 @@ type SandboxView struct {
 	Status          SandboxStatus `json:"status"`
 	RestartCount    int64         `json:"restartCount"`
 	LastHealthCheck time.Time     `json:"lastHealthCheck"`
-	// Since is when its life began, Deadline when the provider ends it; zero if it does not.
+	// Since is when it was created, Deadline when the provider ends it; zero if it does not.
 	Since    time.Time `json:"-"`
 	Deadline time.Time `json:"-"`
 }
 
-// SandboxRow is one sandbox that was asked for and has not been seen to end.
+// SandboxRow is a requested sandbox without a recorded end.
 type SandboxRow struct {
 	SessionID  string
 	Generation int64
-	SandboxID  string        // empty while its creation is under way
-	ImageID    string        // what it starts from; of SandboxesOpen only
-	Status     State         // of the session
-	Health     SandboxStatus // as it was seen last
+	SandboxID  string        // empty while it is being created
+	ImageID    string        // image that it starts from; only set by SandboxesOpen
+	Status     State         // status of the session
+	Health     SandboxStatus // last known health
 	Current    bool          // it is the session's newest generation
-	// WorkspaceChanged: the workspace of the session was changed after the sandbox was reserved; of SandboxesOpen only.
+	// WorkspaceChanged means that the workspace of the session was changed after the sandbox was
+	// reserved; only set by SandboxesOpen.
 	WorkspaceChanged bool
 	ReservedAt       time.Time
-	ReadyAt          time.Time // zero until its runner answered
-	Deadline         time.Time // when the provider ends it; zero while its creation is under way
+	ReadyAt          time.Time // zero until its runner has responded
+	Deadline         time.Time // when the provider ends it; zero while it is being created
 }
 
 // UnsavedSandbox is a sandbox with work that no bundle covers.
@@ -46,13 +47,13 @@ type UnsavedSandbox struct {
 	Waited time.Duration // how long the session has been restoring
 }
 
-// SandboxKey names the sandbox of a generation.
+// SandboxKey identifies the sandbox of a generation.
 type SandboxKey struct {
 	SessionID  string
 	Generation int64
 }
 
-// SandboxSeen is the health of a sandbox as it was found.
+// SandboxSeen is the observed health of a sandbox.
 type SandboxSeen struct {
 	SandboxKey
 	Status SandboxStatus

@@ -8,28 +8,29 @@ import (
 // State is a session's state. The zero value is not a state.
 type State string
 
-// The states of a session. Terminated is the only final one: nothing leaves it.
+// The states of a session. Only terminated is final.
 const (
-	// Initializing: the row exists; no sandbox has been made yet. A lazy session waits here.
+	// Initializing: the row exists; there has been no sandbox yet. A lazy session waits in this
+	// state.
 	Initializing State = "initializing"
-	// Running: a sandbox is up and prompts are served.
+	// Running: the session has a sandbox and runs prompts.
 	Running State = "running"
-	// Hibernating: the agent is being stopped and the sandbox snapshotted.
+	// Hibernating: the agent is being stopped and a snapshot taken.
 	Hibernating State = "hibernating"
-	// Hibernated: no sandbox; the newest bundle holds files and memory.
+	// Hibernated: no sandbox; the newest bundle contains files and memory.
 	Hibernated State = "hibernated"
-	// Restoring: a sandbox is being made from the newest bundle.
+	// Restoring: a sandbox is being created from the newest bundle.
 	Restoring State = "restoring"
-	// Terminated: over, the sandbox is gone.
+	// Terminated: the session and its sandbox have ended.
 	Terminated State = "terminated"
-	// Error: something failed for good; left by recover or stop.
+	// Error: an operation failed permanently; left by recover or stop.
 	Error State = "error"
 )
 
-// States lists every state in the order of a session's life.
+// States lists every state in the usual order.
 var States = []State{Initializing, Running, Hibernating, Hibernated, Restoring, Terminated, Error}
 
-// Final reports whether nothing can happen to a session in this state any more.
+// Final reports whether a session cannot leave this state.
 func (s State) Final() bool { return s == Terminated }
 
 // HasSandbox reports whether a session in this state may own a sandbox.
@@ -40,30 +41,31 @@ func (s State) HasSandbox() bool {
 // Event moves a session from one state to the next.
 type Event string
 
-// The events of a session's life.
+// The events of a session.
 const (
-	// EventReady: the sandbox is up and its runner answers.
+	// EventReady: the sandbox is running and its runner responds.
 	EventReady Event = "ready"
-	// EventHibernate: requested, idle, lost, or out of lifetime: the reason says which.
+	// EventHibernate: requested, idle, lost, or at the end of its lifetime, according to the
+	// reason.
 	EventHibernate Event = "hibernate"
-	// EventSaved: a bundle to wake from is committed and the sandbox is gone.
+	// EventSaved: a bundle is committed and the sandbox has ended.
 	EventSaved Event = "saved"
 	// EventWake: a command or a prompt restores the session.
 	EventWake Event = "wake"
 	// EventFail: the retries are exhausted; the reason names the failed step.
 	EventFail Event = "fail"
-	// EventRecover: a person asks to try again after an error.
+	// EventRecover: a person requests a retry after an error.
 	EventRecover Event = "recover"
-	// EventStop: the session ends and its sandbox is gone.
+	// EventStop: the session and its sandbox have ended.
 	EventStop Event = "stop"
-	// EventAbandoned: the sandbox ended and nothing is left to restore from.
+	// EventAbandoned: the sandbox ended and there is nothing to restore from.
 	EventAbandoned Event = "forsaken"
 )
 
 // Events lists every event.
 var Events = []Event{EventReady, EventHibernate, EventSaved, EventWake, EventFail, EventRecover, EventStop, EventAbandoned}
 
-// transitions is the whole life of a session; nothing else decides it.
+// transitions is the complete state machine of a session.
 var transitions = map[State]map[Event]State{
 	Initializing: {EventReady: Running, EventFail: Error, EventStop: Terminated},
 	Running:      {EventHibernate: Hibernating, EventFail: Error, EventStop: Terminated},
@@ -74,8 +76,8 @@ var transitions = map[State]map[Event]State{
 	Terminated:   {},
 }
 
-// Next returns the state that event leads to from state. Where the table has no
-// such step it returns an *IllegalTransitionError and the state unchanged.
+// Next returns the state to which event leads from state. If the table has no such transition it
+// returns an *IllegalTransitionError and the unchanged state.
 func Next(state State, event Event) (State, error) {
 	if to, ok := transitions[state][event]; ok {
 		return to, nil
@@ -83,7 +85,7 @@ func Next(state State, event Event) (State, error) {
 	return state, &IllegalTransitionError{From: state, Event: event}
 }
 
-// Legal reports whether one step of the table leads from one state to another.
+// Legal reports whether a transition of the table leads from one state to another.
 func Legal(from, to State) bool {
 	for _, t := range transitions[from] {
 		if t == to {
@@ -93,7 +95,7 @@ func Legal(from, to State) bool {
 	return false
 }
 
-// ParseState returns the state of that name.
+// ParseState returns the state with that name.
 func ParseState(name string) (State, error) {
 	if s := State(name); slices.Contains(States, s) {
 		return s, nil
@@ -101,7 +103,7 @@ func ParseState(name string) (State, error) {
 	return "", fmt.Errorf("%q is not a session status", name)
 }
 
-// IllegalTransitionError says that the table has no such step.
+// IllegalTransitionError reports a transition that is not in the table.
 type IllegalTransitionError struct {
 	From  State
 	Event Event

@@ -9,8 +9,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// life is the table once more, as FEATURES and the diagram in doc.go have it, written out so that
-// a change of one needs a change of the other.
+// life repeats the table, according to the diagram in doc.go, so that a change of one requires a
+// change of the other.
 var life = map[session.State]map[session.Event]session.State{
 	session.Initializing: {
 		session.EventReady: session.Running,
@@ -120,7 +120,7 @@ func TestRandomEventsNeverLeaveTheTable(t *testing.T) {
 				t.Fatalf("%s: final is %t", state, state.Final())
 			}
 		}
-		// Whatever has happened, a session can be stopped.
+		// A session can be stopped after any events.
 		if end, err := session.Next(state, session.EventStop); !terminated && (err != nil || end != session.Terminated) {
 			t.Fatalf("%s cannot be stopped: %v", state, err)
 		}

@@ -5,11 +5,11 @@ import (
 	"unicode"
 )
 
-// titleRunes is how much of a prompt makes a title.
+// titleRunes bounds a title made from a prompt.
 const titleRunes = 60
 
-// TitleOf makes a title of a prompt: its first line that has any words, cut at a word. It is empty
-// where there are none.
+// TitleOf returns a title for a prompt: its first nonempty line, truncated at a word. It is empty
+// if there is none.
 func TitleOf(content string) string {
 	for line := range strings.Lines(content) {
 		words := strings.FieldsFunc(line, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) })

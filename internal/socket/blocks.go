@@ -12,7 +12,8 @@ import (
 // BlocksName is the sub-protocol of [Blocks].
 const BlocksName = "overwinter.blocks.v1"
 
-// Blocks is the protocol whose messages have the names and the blocks of a runtime of agents: session:block:start and so on.
+// Blocks is the protocol with the message names and blocks of an agent runtime: session:block:start
+// and so on.
 type Blocks struct{}
 
 // The messages of Blocks.
@@ -37,7 +38,7 @@ const (
 	typeSessionEvent       Type = "session:event"
 )
 
-// thread is what was said in a subagent's conversation.
+// thread is the conversation of a subagent.
 type thread struct {
 	ID     string               `json:"id"`
 	Blocks []conversation.Block `json:"blocks"`
@@ -62,12 +63,12 @@ func pageOf(c conversation.Conversation, more bool) *blockPage {
 	return p
 }
 
-// sessionOnly is the data that all messages have.
+// sessionOnly is the common data of all messages.
 type sessionOnly struct {
 	SessionID string `json:"sessionId"`
 }
 
-// inConversation is the data that all messages about blocks have.
+// inConversation is the common data of all messages about blocks.
 type inConversation struct {
 	sessionOnly
 	ConversationID string `json:"conversationId"`
@@ -119,8 +120,8 @@ func (b Blocks) Messages(line []byte) ([][]byte, error) {
 	return b.Encode(e)
 }
 
-// Encode returns the messages of an event. A subagent is announced before its block, by a message without a seq: it comes again if the
-// client comes back without having received the block.
+// Encode returns the messages of an event. A subagent is announced before its block by a message
+// without a seq: the client gets it again if it reconnects before it has received the block.
 func (Blocks) Encode(e eventlog.Event) ([][]byte, error) {
 	kind, data, announced := blocksOf(e)
 	if data == nil {
@@ -155,12 +156,12 @@ type subagent struct {
 }
 
 type subagentState struct {
-	ID     string                   `json:"id"` // of its conversation; empty until the agent has one for it
+	ID     string                   `json:"id"` // id of its conversation; empty until the agent has assigned one
 	Name   string                   `json:"name"`
 	Status conversation.BlockStatus `json:"status"`
 }
 
-// announce returns the message about the subagent whose block b is; nil for other blocks.
+// announce returns the message about the subagent of block b; nil for other blocks.
 func announce(kind Type, e eventlog.Event, b conversation.Block) *Message {
 	if b.Type != conversation.Subagent {
 		return nil
@@ -170,7 +171,7 @@ func announce(kind Type, e eventlog.Event, b conversation.Block) *Message {
 
 var fileTypes = map[string]Type{"created": typeFileCreated, "modified": typeFileModified, "deleted": typeFileDeleted}
 
-// blocksOf returns no data for an event that the protocol has no name for.
+// blocksOf returns no data for an event without a name in the protocol.
 func blocksOf(e eventlog.Event) (kind Type, data any, announced *Message) {
 	if kind, data, announced = blockOf(e); data != nil {
 		return kind, data, announced
@@ -230,7 +231,8 @@ func blocksOf(e eventlog.Event) (kind Type, data any, announced *Message) {
 	return kind, data, nil
 }
 
-// blockOf is blocksOf for the events of blocks. An event of a subagent's block announces the subagent, too.
+// blockOf is blocksOf for the events of blocks. An event of a subagent's block also announces the
+// subagent.
 func blockOf(e eventlog.Event) (kind Type, data any, announced *Message) {
 	in := inConversation{sessionOnly{e.SessionID}, e.ConversationID}
 	if in.ConversationID == "" {

@@ -6,5 +6,5 @@ const TypeSessionsChanged Type = "sessions:changed"
 // Changes is the data of sessions:changed.
 type Changes struct {
 	SessionIDs []string `json:"sessionIds"`
-	All        bool     `json:"all"` // any session may have changed; none is named
+	All        bool     `json:"all"` // any session may have changed; no ids are given
 }

@@ -10,17 +10,18 @@ import (
 // EventsName is the sub-protocol of [Events].
 const EventsName = "overwinter.events.v1"
 
-// typeHeartbeat is the message of Events after a time without events: pages of browsers do not see ping frames.
+// typeHeartbeat is the message of Events after a time without events, since web pages cannot see
+// ping frames.
 const typeHeartbeat Type = "heartbeat"
 
-// Events is the protocol whose messages are the events of the log, byte for byte as the data of server-sent events. It begins with
-// the first event, has no opening, and says nothing about users.
+// Events is the protocol whose messages are the events of the log, with the same bytes as the data
+// of server-sent events. It begins with the first event, has no opening, and does not report users.
 type Events struct{}
 
 // Init implements Protocol: there is no first message.
 func (Events) Init(Opening) any { return nil }
 
-// Page implements Protocol; it is not called, as there is no conversation in the opening.
+// Page implements Protocol; it is not called, since the opening has no conversation.
 func (Events) Page(string, conversation.Conversation, bool) any { return nil }
 
 // Question implements Protocol: a question is an event.

@@ -7,7 +7,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/resource"
 )
 
-// Init is the first message of a connection: what the session is now.
+// Init is the first message of a connection: the current state of the session.
 type Init struct {
 	Type Type `json:"type"`
 	// Seq is the position after which events follow.
@@ -19,13 +19,13 @@ type Init struct {
 // InitSession is the session with its conversation.
 type InitSession struct {
 	resource.SessionJSON
-	// Messages is nil for a client that has come back with its position: it has them.
+	// Messages is nil for a client that resumes at its position, which already has them.
 	Messages *[]Said `json:"messages,omitempty"`
-	// More says that further parts of the conversation follow, before all else.
+	// More means that further parts of the conversation follow immediately.
 	More bool `json:"more,omitempty"`
 }
 
-// InitData is what a session has running, and who looks at it.
+// InitData is the work in progress of a session, and its viewers.
 type InitData struct {
 	Sandbox
 	Work
@@ -34,7 +34,7 @@ type InitData struct {
 	AvailableModels  []string `json:"availableModels"`
 }
 
-// User is a person who looks at a session.
+// User is a person who views a session.
 type User struct {
 	UserID string `json:"userId"`
 	Name   string `json:"name"`
@@ -78,7 +78,7 @@ type Problem struct {
 	Errors  json.RawMessage `json:"errors,omitempty"`
 }
 
-// Done is the data of an acknowledgement: what the request of the HTTP API answers.
+// Done is the data of an acknowledgement: the response of the HTTP API to the request.
 type Done struct {
 	Status    int             `json:"status"`
 	RequestID string          `json:"requestId"`

@@ -14,10 +14,10 @@ import (
 // Type names a message.
 type Type string
 
-// Chat is the protocol whose messages have the names of a chat: message, chunk, status and so on.
+// Chat is the protocol with the message names of a chat: message, chunk, status and so on.
 type Chat struct{}
 
-// The messages that a session's events become in Chat.
+// The messages of Chat for a session's events.
 const (
 	typeMessage          Type = "message"
 	typeMessageUpdated   Type = "message.updated"
@@ -52,20 +52,20 @@ const (
 	TypeDiff     Type = "diff"
 )
 
-// Message is what a server sends. Those from the log have its position.
+// Message is a message of the server. Messages from the log have its position.
 type Message struct {
 	Type           Type           `json:"type"`
 	Seq            int64          `json:"seq,omitempty"`
 	ConversationID string         `json:"conversationId,omitempty"`
 	RunID          string         `json:"runId,omitempty"`
 	At             *resource.Time `json:"at,omitempty"`
-	// ID and For are of the request that is answered: its id, and its type.
+	// ID and For are the id and the type of the request that is answered.
 	ID   string `json:"id,omitempty"`
 	For  string `json:"for,omitempty"`
 	Data any    `json:"data,omitempty"`
 }
 
-// Said is a message of a conversation: a block, as people see it.
+// Said is a message of a conversation: a block in the form for people.
 type Said struct {
 	ID             string                   `json:"id"`
 	ConversationID string                   `json:"conversationId"`
@@ -73,7 +73,7 @@ type Said struct {
 	Kind           conversation.BlockType   `json:"kind"`
 	Status         conversation.BlockStatus `json:"status"`
 	Content        string                   `json:"content"`
-	Parts          []conversation.Block     `json:"parts"` // the block, unless it is a text
+	Parts          []conversation.Block     `json:"parts"` // the block, unless it is text
 	Subtype        string                   `json:"subtype,omitempty"`
 	PromptID       string                   `json:"promptId,omitempty"`
 	AuthorID       string                   `json:"authorId,omitempty"`
@@ -84,7 +84,7 @@ type Said struct {
 	CompletedAt    *resource.Time           `json:"completedAt,omitempty"`
 }
 
-// Role says on which side of a conversation a message is.
+// Role is the side of a conversation that a message belongs to.
 type Role string
 
 // The roles of messages.
@@ -123,7 +123,7 @@ func sayingOf(conversationID string, b conversation.Block) Said {
 	return c
 }
 
-// History converts the blocks of a page of a conversation, in their order.
+// History converts the blocks of a page of a conversation, in order.
 func History(c conversation.Conversation) []Said {
 	out := []Said{}
 	for _, t := range c.Threads {
@@ -134,13 +134,13 @@ func History(c conversation.Conversation) []Said {
 	return out
 }
 
-// chunk is text that a message is continued with.
+// chunk is text that is appended to a message.
 type chunk struct {
 	MessageID string `json:"messageId"`
 	Content   string `json:"content"`
 }
 
-// update is what changes of a message.
+// update is a change of a message.
 type update struct {
 	ID      string               `json:"id"`
 	Updates conversation.Updates `json:"updates"`
@@ -151,19 +151,19 @@ type removed struct {
 	MessageIDs []string `json:"messageIds"`
 }
 
-// Sandbox is what clients know of a session's sandbox.
+// Sandbox is a session's sandbox in the form for clients.
 type Sandbox struct {
 	SandboxRunning  bool `json:"sandboxRunning"`
 	RunnerConnected bool `json:"runnerConnected"`
 }
 
-// SandboxOf converts the sandbox of a session; nil is none.
+// SandboxOf converts the sandbox of a session; nil means none.
 func SandboxOf(s *resource.SandboxJSON) Sandbox {
 	running := s != nil && s.Status != session.SandboxTerminated
 	return Sandbox{SandboxRunning: running, RunnerConnected: running && s.Status == session.SandboxReady}
 }
 
-// Work is what clients know of a session's queue.
+// Work is a session's queue in the form for clients.
 type Work struct {
 	RunnerBusy    bool  `json:"runnerBusy"`
 	PromptsQueued int64 `json:"promptsQueued"`
@@ -175,7 +175,8 @@ type queueData struct {
 	Queue json.RawMessage `json:"queue"`
 }
 
-// with returns a JSON object with further fields. Data of events is passed on unchanged, so that fields of later releases stay.
+// with returns a JSON object with additional fields. Data of events is passed through unchanged, so
+// that fields of later releases are preserved.
 func with(object json.RawMessage, fields any) any {
 	more, err := conversation.Encode(fields)
 	object = bytes.TrimSpace(object)
@@ -189,7 +190,7 @@ func with(object json.RawMessage, fields any) any {
 	return json.RawMessage(append(head[:len(head):len(head)], more[1:]...))
 }
 
-// agentStatus is what the agent is doing, with the data of the event that says so.
+// agentStatus is the activity of the agent, with the data of the event that reports it.
 type agentStatus struct {
 	Status string          `json:"status"` // working, idle
 	Event  string          `json:"event"`
@@ -201,7 +202,7 @@ type questionOnly struct {
 	Question json.RawMessage `json:"question"`
 }
 
-// data is the question; nil if there is none.
+// data returns the question; nil if there is none.
 func (q questionOnly) data() any {
 	if len(q.Question) == 0 {
 		return nil
@@ -213,7 +214,8 @@ type files struct {
 	Files []json.RawMessage `json:"files"`
 }
 
-// FilesChanged is the answer to a request for the changed files: a diff without the text of the changes.
+// FilesChanged is the response to a request for the changed files: a diff without the text of the
+// changes.
 type FilesChanged struct {
 	Files        []json.RawMessage `json:"files"`
 	FilesChanged int               `json:"filesChanged"`
@@ -223,7 +225,7 @@ type FilesChanged struct {
 	ComputedAt   *resource.Time    `json:"computedAt"`
 }
 
-// other is an event that the protocol has no name for.
+// other is an event without a name in the protocol.
 type other struct {
 	Type string          `json:"type"`
 	Data json.RawMessage `json:"data"`
@@ -253,7 +255,7 @@ func (Chat) Encode(e eventlog.Event) ([][]byte, error) {
 	return [][]byte{message}, err
 }
 
-// translate returns no data for an event that the protocol has no name for.
+// translate returns no data for an event without a name in the protocol.
 func translate(e eventlog.Event) (Type, any) {
 	switch e.Type {
 	case string(conversation.EventBlockStart):
@@ -307,7 +309,7 @@ func translate(e eventlog.Event) (Type, any) {
 	return "", nil
 }
 
-// said converts the data of an event if it fits its type.
+// said converts the data of an event if it matches its type.
 func said[T any](kind Type, e eventlog.Event, convert func(T) any) (Type, any) {
 	var d T
 	if json.Unmarshal(e.Data, &d) != nil {
@@ -316,7 +318,8 @@ func said[T any](kind Type, e eventlog.Event, convert func(T) any) (Type, any) {
 	return kind, convert(d)
 }
 
-// workOf reads a queue event. Those of earlier releases have no counts: their items are the whole queue.
+// workOf converts a queue event. Events of earlier releases have no counts: their items are the
+// whole queue.
 func workOf(d event.QueueData) Work {
 	w := Work{RunnerBusy: d.Processing > 0, PromptsQueued: d.Queued}
 	if len(d.Changes) == 0 {

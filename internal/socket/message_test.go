@@ -23,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "write the messages to testdata")
 
-// logs are the logs of sessions that were really held, by name.
+// logs returns recorded logs of real sessions, by name.
 func logs(t *testing.T) map[string][]eventlog.Event {
 	t.Helper()
 	names, err := filepath.Glob("../terminal/testdata/*.ndjson")
@@ -39,7 +39,7 @@ func logs(t *testing.T) map[string][]eventlog.Event {
 		for lines.Scan() {
 			e, err := feed.Decode(bytes.Clone(lines.Bytes()))
 			require.NoError(t, err)
-			if e.Seq > 0 { // else it is a marker
+			if e.Seq > 0 { // otherwise it is a marker
 				events = append(events, e)
 			}
 		}
@@ -54,7 +54,7 @@ type encoder interface {
 	Encode(e eventlog.Event) ([][]byte, error)
 }
 
-// one is the message of an event.
+// one returns the message of an event.
 func one(messages [][]byte, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func checkGolden(t *testing.T, name string, events []eventlog.Event, p encoder) 
 	require.Equal(t, string(want), got.String())
 }
 
-// The messages of Blocks say what the events do, in other words.
+// The messages of Blocks contain the same information as the events.
 func TestBlocksLeadToTheConversation(t *testing.T) {
 	t.Parallel()
 	names := map[string]conversation.EventType{
@@ -140,7 +140,7 @@ func TestASubagentIsAnnouncedBeforeItsBlock(t *testing.T) {
 	require.Contains(t, string(messages[1]), `"type":"session:block:start","seq":4`)
 }
 
-// view is a conversation as a client builds it from messages, by the rules of the document.
+// view is the conversation that a client builds from messages, by the rules of the documentation.
 type view struct {
 	order    []string
 	messages map[string]map[string]any
@@ -182,7 +182,7 @@ func (v *view) take(t *testing.T, data []byte) {
 	}
 }
 
-// main has the messages of the main conversation.
+// main returns the messages of the main conversation.
 func (v *view) main() []any {
 	out := []any{}
 	for _, id := range v.order {
@@ -193,7 +193,7 @@ func (v *view) main() []any {
 	return out
 }
 
-// A client has at each position what one has that connects there.
+// At each position, a client has the same state as a client that connects there.
 func TestMessagesLeadToTheHistory(t *testing.T) {
 	t.Parallel()
 	for name, events := range logs(t) {
@@ -260,7 +260,7 @@ func FuzzEncode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, kind, data string) {
 		if !json.Valid([]byte(data)) {
-			return // the log has JSON alone
+			return // the log only contains JSON
 		}
 		for _, p := range []encoder{socket.Chat{}, socket.Blocks{}} {
 			messages, err := p.Encode(eventlog.Event{Seq: 1, Type: kind, Data: json.RawMessage(data)})

@@ -2,13 +2,13 @@ package socket
 
 import "github.com/overwinter-dev/overwinter/internal/presence"
 
-// The messages of Chat about who looks at a session.
+// The messages of Chat about the viewers of a session.
 const (
 	typeUserJoined Type = "user.joined"
 	typeUserLeft   Type = "user.left"
 )
 
-// presenceData is the data of both.
+// presenceData is the data of both messages.
 type presenceData struct {
 	User             User   `json:"user"`
 	ConnectedClients int    `json:"connectedClients"`
@@ -24,8 +24,8 @@ func Users(users []presence.User) []User {
 	return out
 }
 
-// Presence implements Protocol: a message for each user who has come or gone. There is none if only the number of clients is
-// another one.
+// Presence implements Protocol: a message for each user who has joined or left. There is none if
+// only the number of clients has changed.
 func (Chat) Presence(before, now presence.Presence) []any {
 	var out []any
 	said := func(kind Type, u presence.User) {

@@ -11,35 +11,38 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/resource"
 )
 
-// Protocol is how a session is described over a WebSocket. Each has its own messages of the session; those about the connection
-// (caught_up, gap, end, ack, error, pong, diff) are the same in all.
+// Protocol is a description of a session over a WebSocket. Each protocol has its own messages about
+// the session; those about the connection (caught_up, gap, end, ack, error, pong, diff) are the
+// same in all.
 type Protocol interface {
-	// Init returns the first message; nil is none.
+	// Init returns the first message; nil for none.
 	Init(o Opening) any
 	// Page returns the message with a further part of the conversation.
 	Page(sessionID string, c conversation.Conversation, more bool) any
-	// Question returns the message of a question that was open when the connection was opened, given as JSON.
+	// Question returns the message about a question, given as JSON, that was open when the
+	// connection was opened.
 	Question(sessionID string, q json.RawMessage) any
-	// Presence returns the messages about users who have come or gone.
+	// Presence returns the messages about users who have joined or left.
 	Presence(before, now presence.Presence) []any
-	// Beat returns the message after a time without events, in addition to a ping frame; nil is none.
-	Beat() any
-	// Messages returns the messages of an event, given as the JSON of server-sent events: the last one has its seq, and others have
+	// Beat returns the message after a time without events, in addition to a ping frame; nil for
 	// none.
+	Beat() any
+	// Messages returns the messages of an event, given as the JSON of server-sent events: the last
+	// one has the event's seq, and others have none.
 	Messages(line []byte) ([][]byte, error)
 }
 
-// Opening is what a connection begins with.
+// Opening is the state at the beginning of a connection.
 type Opening struct {
 	Seq     int64 // the position after which events follow
 	Session resource.SessionJSON
-	// History is the first part of the conversation; nil for a client that has come back with its position.
+	// History is the first part of the conversation; nil for a client that resumes at its position.
 	History *conversation.Conversation
 	More    bool // further parts follow
 	Data    InitData
 }
 
-// Choose returns the first of the sub-protocols that a client offers that there is; an empty name is none.
+// Choose returns the first supported sub-protocol that a client offers; empty if there is none.
 func Choose(offered []string) string {
 	for _, header := range offered {
 		for name := range strings.SplitSeq(header, ",") {
@@ -51,7 +54,7 @@ func Choose(offered []string) string {
 	return ""
 }
 
-// ByName returns the protocol of a sub-protocol's name; [Chat] is the one without a name.
+// ByName returns the protocol with a sub-protocol's name; [Chat] has the empty name.
 func ByName(name string) Protocol {
 	switch name {
 	case BlocksName:

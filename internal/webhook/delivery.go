@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/resource"
 )
 
-// TypeTest is the type of a delivery that a call asked for to try an endpoint.
+// TypeTest is the type of a delivery that a client requested to test an endpoint.
 const TypeTest lifecycle.Type = "webhook.test"
 
 // Status is the state of a delivery.
@@ -22,18 +22,18 @@ const (
 	Failed    Status = "failed"
 )
 
-// Delivery is one event on its way to one endpoint.
+// Delivery is the delivery of one event to one endpoint.
 type Delivery struct {
 	ID         string
 	EndpointID string
 	SessionID  string // empty for a test
 	Type       lifecycle.Type
-	Position   int64 // of the event; 0 for a test
+	Position   int64 // position of the event; 0 for a test
 	Status     Status
-	Reason     string // of one that failed
+	Reason     string // why it failed
 	Attempts   []Attempt
 	Tries      int       // attempts so far
-	NextAt     time.Time // of the next attempt; zero if there is none
+	NextAt     time.Time // time of the next attempt; zero if there is none
 	CreatedAt  time.Time
 	EndedAt    time.Time
 }
@@ -43,8 +43,8 @@ type Attempt struct {
 	No       int
 	At       time.Time
 	Duration time.Duration
-	Code     int    // of the answer; 0 if there was none
-	Error    string // why there was none, or what is wrong with it; empty after a success
+	Code     int    // status code of the response; 0 if there was none
+	Error    string // why there was no valid response; empty after a success
 }
 
 // Reasons of deliveries that failed.
@@ -52,35 +52,37 @@ const (
 	ReasonExhausted     = "attempts_exhausted"
 	ReasonDisabled      = "endpoint_disabled"
 	ReasonEventNotKept  = "event_not_kept"
-	ReasonSecretUnknown = "secret_unreadable" //nolint:gosec // it is not a credential
+	ReasonSecretUnknown = "secret_unreadable" //nolint:gosec // not a credential
 )
 
-// Schedule is the pause before each attempt after the first, as Standard Webhooks recommends it: the last is three days later.
+// Schedule is the pause before each attempt after the first, as recommended by Standard Webhooks:
+// the last attempt is three days after the first.
 var Schedule = []time.Duration{
 	5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
 }
 
-// pause is the time before the next attempt after some; false if there is none. A fifth of it is random, so that what failed
-// together is not repeated together. A receiver may ask for more, but not for more than the longest pause.
+// pause returns the pause before the next attempt; false if there is none. A fifth of it is random,
+// so that deliveries that failed together are not retried together. A receiver may request a longer
+// pause, up to the longest one of the schedule.
 func pause(attempts int, asked time.Duration) (time.Duration, bool) {
 	if attempts < 1 || attempts > len(Schedule) {
 		return 0, false
 	}
 	d := Schedule[attempts-1]
-	d += time.Duration(rand.Float64() * 0.2 * float64(d)) //nolint:gosec // it is no secret
+	d += time.Duration(rand.Float64() * 0.2 * float64(d)) //nolint:gosec // not a secret
 	return max(d, min(asked, Schedule[len(Schedule)-1])), true
 }
 
-// Message is the body of a delivery. Its shape is that of Standard Webhooks.
+// Message is the body of a delivery, in the format of Standard Webhooks.
 type Message struct {
 	Type      lifecycle.Type `json:"type"`
-	Timestamp resource.Time  `json:"timestamp"` // when it happened
+	Timestamp resource.Time  `json:"timestamp"` // time of the event
 	Data      MessageData    `json:"data"`
 }
 
-// MessageData is what a message says of an event.
+// MessageData is the data of a message.
 type MessageData struct {
-	// Position is that of the event in GET /api/events.
+	// Position is the position of the event in GET /api/events.
 	Position int64           `json:"position,omitempty"`
 	Session  *MessageSession `json:"session,omitempty"`
 	// Seq is the position of the event in the session's log, and Event its data there.
@@ -97,7 +99,7 @@ type MessageSession struct {
 	Metadata json.RawMessage `json:"metadata"`
 }
 
-// MessageOf is the message of an event.
+// MessageOf returns the message of an event.
 func MessageOf(e lifecycle.Event) Message {
 	m := Message{Type: e.Type, Timestamp: resource.Time(e.At), Data: MessageData{Position: e.Position, Seq: e.Seq, Event: e.Data}}
 	if e.Session.ID != "" {
@@ -112,16 +114,16 @@ func MessageOf(e lifecycle.Event) Message {
 	return m
 }
 
-// Verdict is what follows from an attempt.
+// Verdict is the decision after an attempt.
 type Verdict struct {
 	Status Status
 	Reason string        // of Failed
 	Pause  time.Duration // of Pending
-	// Disable is why the endpoint is to be disabled; empty if it is not.
+	// Disable is why the endpoint must be disabled; empty if it must not.
 	Disable string
 }
 
-// Judge decides what follows from the answer to an attempt, after some attempts before it.
+// Judge decides how to continue after an attempt, given the number of earlier attempts.
 func Judge(a Answer, before int) Verdict {
 	if a.Error == "" {
 		return Verdict{Status: Delivered}

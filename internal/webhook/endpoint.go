@@ -14,7 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
-// The prefixes of ids.
+// Prefixes of ids.
 const (
 	Prefix         = "whk_"
 	DeliveryPrefix = "whd_"
@@ -25,52 +25,52 @@ const (
 	MaxEndpoints    = 50
 	MaxURL          = 2048    // bytes
 	MaxDescription  = 500     // characters
-	MaxPending      = 10_000  // deliveries of one endpoint; later events wait in the log of events
+	MaxPending      = 10_000  // pending deliveries of one endpoint; later events wait in the event log
 	MaxReplay       = 1_000   // deliveries that one call sends again
-	MaxBeginning    = 8       // deliveries of one endpoint that begin at once
+	MaxBeginning    = 8       // deliveries of one endpoint that begin at the same time
 	maxResponse     = 4 << 10 // bytes of a response that are read
-	maxErrorText    = 500     // characters of an error that are kept
+	maxErrorText    = 500     // characters of an error that are stored
 	DefaultOverlap  = 24 * time.Hour
 	MaxOverlap      = 7 * 24 * time.Hour
 	attemptTimeout  = 15 * time.Second
-	DisableAfter    = 5 * 24 * time.Hour // of failures without a success
+	DisableAfter    = 5 * 24 * time.Hour // time of failures without a success
 	secretKeyLength = 32
 )
 
-// Endpoint is where deliveries go.
+// Endpoint is a receiver of deliveries.
 type Endpoint struct {
 	ID          string
 	URL         string
 	Description string
-	Filter      lifecycle.Filter // which events it gets
+	Filter      lifecycle.Filter // selects the events that it receives
 	Enabled     bool
-	// DisabledReason is why it was disabled other than by a call: failing, gone.
+	// DisabledReason is why it was disabled automatically: failing, gone.
 	DisabledReason string
-	FailingSince   time.Time // zero: the last delivery succeeded, or there was none
-	Pending        int64     // deliveries that are not over
-	RotatedUntil   time.Time // the secret before the last rotation signs until then; zero for none
+	FailingSince   time.Time // zero if the last delivery succeeded, or there was none
+	Pending        int64     // unfinished deliveries
+	RotatedUntil   time.Time // until then the secret from before the last rotation also signs; zero for none
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
 }
 
-// Reasons for which an endpoint is disabled.
+// Reasons why an endpoint is disabled.
 const (
-	ReasonFailing = "failing" // nothing was delivered for DisableAfter
-	ReasonGone    = "gone"    // it answered 410
+	ReasonFailing = "failing" // all deliveries failed for DisableAfter
+	ReasonGone    = "gone"    // it responded with 410
 )
 
-// NewSecret returns a fresh secret in the form of Standard Webhooks.
+// NewSecret returns a new secret in the format of Standard Webhooks.
 func NewSecret() secret.Value {
 	var key [secretKeyLength]byte
 	rand.Read(key[:])
 	return secret.NewValue("whsec_" + base64.StdEncoding.EncodeToString(key[:]))
 }
 
-// SealName is the name under which the secret of an endpoint is sealed.
+// SealName returns the name under which the secret of an endpoint is sealed.
 func SealName(endpointID string) string { return "webhook:" + endpointID }
 
-// CheckURL says what is wrong with the address of an endpoint; empty if nothing is. Addresses that are not public are refused
-// when a connection is made, not here: a name may hide them.
+// CheckURL returns what is wrong with the URL of an endpoint; empty if it is valid. Addresses that
+// are not public are refused when connecting, not here, since a name may resolve to them.
 func CheckURL(text string, private bool) string {
 	u, err := url.Parse(text)
 	switch {
@@ -98,7 +98,7 @@ func validPort(text string) bool {
 	return err == nil && port > 0
 }
 
-// CheckTypes says what is wrong with a list of types of events; empty if nothing is.
+// CheckTypes returns what is wrong with a list of event types; empty if it is valid.
 func CheckTypes(types []lifecycle.Type) string {
 	for _, t := range types {
 		if !t.Valid() {

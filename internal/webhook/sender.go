@@ -21,7 +21,7 @@ import (
 // Sender sends messages.
 type Sender struct{ client *http.Client }
 
-// NewSender returns one that connects to public addresses only, unless private is set.
+// NewSender returns a Sender that only connects to public addresses, unless private is set.
 func NewSender(private bool, userAgent string) *Sender {
 	dialer := &net.Dialer{Timeout: attemptTimeout}
 	if !private {
@@ -30,7 +30,7 @@ func NewSender(private bool, userAgent string) *Sender {
 	return &Sender{client: &http.Client{
 		Timeout: attemptTimeout,
 		Transport: agentTransport{userAgent, &http.Transport{
-			DialContext:         dialer.DialContext, // no proxy: it would connect for us, to any address
+			DialContext:         dialer.DialContext, // no proxy, which could connect to any address
 			TLSHandshakeTimeout: attemptTimeout, MaxIdleConnsPerHost: 2, IdleConnTimeout: 30 * time.Second, ForceAttemptHTTP2: true,
 			MaxResponseHeaderBytes: 64 << 10,
 		}},
@@ -43,18 +43,18 @@ type agentTransport struct {
 	next  http.RoundTripper
 }
 
-// RoundTrip names the sender.
+// RoundTrip sets the User-Agent.
 func (t agentTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.Header.Set("User-Agent", t.agent)
 	return t.next.RoundTrip(r)
 }
 
-// Answer is what came of an attempt.
+// Answer is the result of an attempt.
 type Answer struct {
-	Code  int           // 0: none
-	Error string        // empty: it is delivered
-	After time.Duration // that the receiver asks to wait; 0 if it does not
-	Gone  bool          // the receiver wants no deliveries any more
+	Code  int           // 0 without a response
+	Error string        // empty if delivered
+	After time.Duration // pause that the receiver requested; 0 for none
+	Gone  bool          // the receiver refuses further deliveries
 }
 
 // Send makes one attempt to deliver a body, signed with each of the secrets.
@@ -84,7 +84,7 @@ func (s *Sender) Send(ctx context.Context, url, deliveryID string, at time.Time,
 		return Answer{Error: cut(reason(err))}
 	}
 	defer response.Body.Close()
-	io.CopyN(io.Discard, response.Body, maxResponse) //nolint:errcheck // what the receiver says does not matter, only that it has said it
+	io.CopyN(io.Discard, response.Body, maxResponse) //nolint:errcheck // the content of the response is irrelevant
 	a := Answer{Code: response.StatusCode, Gone: response.StatusCode == http.StatusGone}
 	switch {
 	case a.Code >= 200 && a.Code < 300:
@@ -100,7 +100,8 @@ func (s *Sender) Send(ctx context.Context, url, deliveryID string, at time.Time,
 	return a
 }
 
-// reason is an error without the address, which people know, and without the words of the libraries where others are clearer.
+// reason returns the text of an error without the address, which people know, and with clearer
+// wording than that of the libraries.
 func reason(err error) string {
 	if errors.Is(err, ssrf.ErrProhibitedIP) || errors.Is(err, ssrf.ErrProhibitedNetwork) || errors.Is(err, ssrf.ErrProhibitedPort) {
 		return "the address is not public; the worker's --webhook-private-addresses permits it"

@@ -60,7 +60,7 @@ func TestAddressesThatAreNotPublicAreRefusedAtTheConnection(t *testing.T) {
 		answer := public.Send(t.Context(), "http://"+host+port, id, time.Now(), nil, webhook.NewSecret())
 		require.Zero(t, answer.Code, host)
 		require.NotEmpty(t, answer.Error, host)
-		if host != "2130706433" { // a name, which the resolver may not know
+		if host != "2130706433" { // a name that the resolver may not know
 			require.Contains(t, answer.Error, "not public", host)
 		}
 	}
