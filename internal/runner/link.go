@@ -46,6 +46,10 @@ type Link struct {
 // larger: it is read when no other waits, and when its memory is reserved.
 const maxUnread = 1 << 20
 
+// linkBuffer is for the headers and the small messages of a link; large ones are read past it. A worker has a thousand
+// links, and what a read returns is in memory already.
+const linkBuffer = 4 << 10
+
 // Memory is the pool from which all links of a worker reserve the memory of large messages before
 // they read them, for example a *semaphore.Weighted. It must be at least MaxLinkMessage.
 type Memory interface {
@@ -284,7 +288,7 @@ func (l *Link) touch() { l.progress.Store(time.Now().UnixNano()) }
 func (l *Link) read(ctx context.Context) {
 	defer close(l.messages)
 	defer close(l.ended)
-	r := bufio.NewReaderSize(l.stdout, 64<<10)
+	r := bufio.NewReaderSize(l.stdout, linkBuffer)
 	for {
 		var reserved int64
 		m, n, err := readMessage(r, func(t messageType, n int64) (_ bool, err error) {

@@ -78,8 +78,8 @@ func TestAPreludeWaitsForMilliseconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, log := newDeferring(true)
-		link := &turnLink{messages: make(chan heldMessage, 1), room: semaphore.NewWeighted(1), share: semaphore.NewWeighted(1)}
-		link.messages <- heldMessage{message: frameOf(0, "prompt")}
+		link := &turnLink{inbox: newInbox(), room: semaphore.NewWeighted(1), share: semaphore.NewWeighted(1)}
+		require.True(t, link.inbox.put(t.Context(), heldMessage{message: frameOf(0, "prompt")}))
 		began := time.Now()
 		require.NoError(t, a.follow(t.Context(), link, func([]runner.Message) bool { return a.frame >= 0 }, func() {}))
 		require.Equal(t, maxPreludeDeferral, time.Since(began))

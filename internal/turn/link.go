@@ -17,9 +17,6 @@ import (
 )
 
 const (
-	// linkBacklog bounds the messages that wait for the commit in progress. Further ones wait in
-	// the runner's journal.
-	linkBacklog = 1024
 	// linkBytes bounds the messages of a turn that wait or are being committed.
 	linkBytes = 8 << 20
 	// linkShare is the part of linkBytes that every turn may use at any time. The rest comes from
@@ -39,20 +36,20 @@ const (
 
 // turnLink is a live link to the runner, read ahead.
 type turnLink struct {
-	link     *runner.Link
-	process  *sandbox.Process
-	base     int64 // the number in the run of the runner's frame 0
-	messages chan heldMessage
-	room     *semaphore.Weighted // of linkBytes
-	share    *semaphore.Weighted // of linkShare
-	common   *semaphore.Weighted // of all turns of the worker
-	held     []heldMessage       // that take returned last
-	steered  bool                // a prompt waits for the running turn
-	failed   error               // set before messages is closed
-	pacer    *pacer              // nil if the runner does not hold its agent back
-	unlink   func()              // counts the link as closed
-	cancel   context.CancelFunc
-	done     chan struct{}
+	link    *runner.Link
+	process *sandbox.Process
+	base    int64 // the number in the run of the runner's frame 0
+	inbox   *inbox
+	room    *semaphore.Weighted // of linkBytes
+	share   *semaphore.Weighted // of linkShare
+	common  *semaphore.Weighted // of all turns of the worker
+	held    []heldMessage       // that take returned last
+	steered bool                // a prompt waits for the running turn
+	failed  error               // set before inbox is closed
+	pacer   *pacer              // nil if the runner does not hold its agent back
+	unlink  func()              // counts the link as closed
+	cancel  context.CancelFunc
+	done    chan struct{}
 }
 
 // attach opens the link of a run after the last committed frame.
@@ -83,7 +80,7 @@ func (a *attempt) attach(ctx context.Context) (*turnLink, error) {
 	l := &turnLink{
 		link: link, process: process, cancel: cancel, unlink: unlink,
 		room: semaphore.NewWeighted(linkBytes), share: semaphore.NewWeighted(linkShare), common: a.readAhead,
-		messages: make(chan heldMessage, linkBacklog), done: make(chan struct{}), base: a.start.Run.FrameBase,
+		inbox: newInbox(), done: make(chan struct{}), base: a.start.Run.FrameBase,
 	}
 	go l.read(readCtx)
 	if link.Welcome().Window {
@@ -135,7 +132,7 @@ func (l *turnLink) welcome() runner.Welcome {
 
 func (l *turnLink) read(ctx context.Context) {
 	defer close(l.done)
-	defer close(l.messages)
+	defer l.inbox.close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watch := watchSilence(l.link, ctx.Done(), cancel)
@@ -154,9 +151,7 @@ func (l *turnLink) read(ctx context.Context) {
 			l.failed = err
 			return
 		}
-		select {
-		case l.messages <- held:
-		case <-ctx.Done():
+		if !l.inbox.put(ctx, held) {
 			l.giveBack(held)
 			l.failed = ctx.Err()
 			return
@@ -213,13 +208,6 @@ func (w *silenceWatch) look() {
 func (w *silenceWatch) stop() {
 	w.fail(nil)
 	w.timer.Stop()
-}
-
-// heldMessage is a message with the room that it takes.
-type heldMessage struct {
-	message runner.Message
-	weight  int64 // of the room of the turn
-	common  int64 // of the room of all turns; 0 if the message is in the turn's share
 }
 
 // hold waits until there is room for a message.
@@ -285,15 +273,8 @@ func (l *turnLink) take(
 	ctx context.Context, tick, due <-chan time.Time, change, steer <-chan struct{},
 ) (out []runner.Message, changed bool, err error) {
 	l.free()
-	take := func(h heldMessage) {
-		l.held, out = append(l.held, h), append(out, h.message)
-	}
 	select {
-	case m, ok := <-l.messages:
-		if !ok {
-			return nil, false, l.err()
-		}
-		take(m)
+	case <-l.inbox.ready:
 	case <-tick:
 		return nil, false, nil
 	case <-due:
@@ -306,16 +287,13 @@ func (l *turnLink) take(
 	case <-ctx.Done():
 		return nil, false, context.Cause(ctx)
 	}
-	for len(out) < linkBacklog {
-		select {
-		case m, ok := <-l.messages:
-			if !ok {
-				return out, false, nil
-			}
-			take(m)
-		default:
-			return out, false, nil
-		}
+	held, ended := l.inbox.take(l.held)
+	if l.held = held; ended && len(held) == 0 {
+		return nil, false, l.err()
+	}
+	out = make([]runner.Message, len(held))
+	for i, h := range held {
+		out[i] = h.message
 	}
 	return out, false, nil
 }
@@ -332,9 +310,8 @@ func (l *turnLink) free() {
 // drain releases all room, once no further messages are taken.
 func (l *turnLink) drain() {
 	l.free()
-	for h := range l.messages {
-		l.giveBack(h)
-	}
+	l.held, _ = l.inbox.take(l.held)
+	l.free()
 }
 
 func (l *turnLink) err() error {
