@@ -59,6 +59,9 @@ type Config struct {
 	Deployment Deployment
 	// MaxTurns is how many turns run on this worker at once. Default 1000.
 	MaxTurns int
+	// CachedWorkflows is how many workflows this process keeps in memory; the SDK has one cache for all workers of a process.
+	// Others are replayed from their history when they have to act. Default: the SDK's 10,000.
+	CachedWorkflows int
 	// StopTimeout is how long running activities may take to hand over when the
 	// worker stops. Default 5s; turns hand over at once.
 	StopTimeout time.Duration
@@ -96,6 +99,9 @@ func New(c Config) *Worker {
 	}
 	if c.StopTimeout == 0 {
 		c.StopTimeout = 5 * time.Second
+	}
+	if c.CachedWorkflows > 0 {
+		worker.SetStickyWorkflowCacheSize(c.CachedWorkflows)
 	}
 	w := &Worker{config: c, queues: contract.QueuesOf(c.Installation), failed: make(chan error, 1)} // the first call counts
 	w.pollers = w.newPollers(w.queues, c.Deployment.options())

@@ -48,6 +48,7 @@ type workerCmd struct {
 	CompactAfter     time.Duration  `env:"OVERWINTER_COMPACT_AFTER" placeholder:"DURATION" help:"Delete text deltas older than this from the log if their block is complete; at least 1m, such as 24h. Default: never."`
 	RetainEvents     time.Duration  `env:"OVERWINTER_RETAIN_EVENTS" placeholder:"DURATION" help:"Delete events older than this, in hibernated and terminated sessions; at least 1m, such as 2160h. Default: never."`
 	MaxTurns         int            `env:"OVERWINTER_MAX_TURNS" default:"1000" placeholder:"N" help:"Maximum number of concurrent turns on this worker. Default ${default}."`
+	CachedWorkflows  int            `env:"OVERWINTER_CACHED_WORKFLOWS" default:"4000" placeholder:"N" help:"Maximum number of workflows in memory, 45 KB each; there is one for each session that is awake or has slept for less than a day. The history of another one is read and replayed when its session has to act. At least 10. Default ${default}."`
 	Checkpoint       string         `env:"OVERWINTER_CHECKPOINT" default:"hibernate" placeholder:"WHEN" help:"Default of options.checkpoint, when awake sessions save a bundle: hibernate (not at all), turn (after each turn), or a duration from 1s to 168h. Default ${default}."`
 	KeepBundles      int            `env:"OVERWINTER_KEEP_BUNDLES" default:"10" placeholder:"N" help:"Number of newest bundles of a session to keep with their snapshots, from 1 to 1000. Default ${default}."`
 	ParkAfter        time.Duration  `env:"OVERWINTER_PARK_AFTER" default:"3m" placeholder:"DURATION" help:"How long a turn may wait only for an answer before its session hibernates; the answer wakes it. From 1s to 24h; 0 for never, and questions then expire after 5m by default. Default ${default}."`
@@ -103,6 +104,8 @@ func (c *workerCmd) Validate() error {
 		return fmt.Errorf("--keep-bundles is %d; it must be from 1 to %d", c.KeepBundles, checkpoint.MaxKeep)
 	case c.MaxTurns < 1:
 		return fmt.Errorf("--max-turns is %d; it must be at least 1", c.MaxTurns)
+	case c.CachedWorkflows < minCachedWorkflows:
+		return fmt.Errorf("--cached-workflows is %d; it must be at least %d", c.CachedWorkflows, minCachedWorkflows)
 	}
 	if _, err := checkpoint.Parse(c.Checkpoint); err != nil {
 		return fmt.Errorf("--checkpoint is %q; it %w", c.Checkpoint, err)
@@ -112,6 +115,9 @@ func (c *workerCmd) Validate() error {
 
 // minSandboxTimeout leaves a session a few seconds in each sandbox. Lifetimes of less than minutes are for trying out moves.
 const minSandboxTimeout = 10 * time.Second
+
+// minCachedWorkflows lets the workflows that act at the same time stay in memory meanwhile.
+const minCachedWorkflows = 10
 
 // maxDrainTimeout bounds how long a stop may wait for running turns.
 const maxDrainTimeout = time.Hour
@@ -276,7 +282,7 @@ func (c *workerCmd) run(
 		Webhooks: worker.Webhooks{Store: db, Attempts: &activities.Webhooks{
 			Store: db, Sender: webhook.NewSender(c.PrivateWebhooks, "overwinter/"+buildVersion()), Opener: keyring, Logger: logger,
 		}},
-		Drain: c.drain(db, signaler, shutdown), Mask: secrets.text, ReconcileEvery: c.ReconcileEvery, MaxTurns: c.MaxTurns, Logger: logger,
+		Drain: c.drain(db, signaler, shutdown), Mask: secrets.text, ReconcileEvery: c.ReconcileEvery, MaxTurns: c.MaxTurns, CachedWorkflows: c.CachedWorkflows, Logger: logger,
 	})
 	polls.worker.Store(w)
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx)) // sessions may work until the worker has stopped
