@@ -81,6 +81,7 @@ func (c *apiCmd) Validate() error {
 
 // Run serves until ctx ends.
 func (c *apiCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error {
+	limitMemory()
 	defer runtime.KeepAlive(reserveHeap())
 	var keyring *secret.Keyring
 	var err error

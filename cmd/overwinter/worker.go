@@ -144,6 +144,7 @@ func (c *workerCmd) drain(db *postgres.DB, signaler *sessionclient.Client, shutd
 
 // Run works until ctx ends.
 func (c *workerCmd) Run(ctx context.Context, logger *slog.Logger) error {
+	limitMemory()
 	defer runtime.KeepAlive(reserveHeap())
 	keyring, err := c.keyring()
 	if err != nil {
