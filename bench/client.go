@@ -115,7 +115,7 @@ func (c *client) command(ctx context.Context, sessionID, name string) error {
 // stopAll stops sessions and returns when their sandboxes are gone, so that they do not disturb what
 // is measured next.
 func (c *client) stopAll(ctx context.Context, sessions []string) error {
-	ctx, cancel := context.WithTimeout(ctx, waitLimit)
+	ctx, cancel := context.WithTimeout(ctx, waitLimit+time.Duration(len(sessions))*time.Second)
 	defer cancel()
 	var group errgroup.Group
 	group.SetLimit(8)

@@ -12,8 +12,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// turnLength is about how long a session of the crowd speaks before it gets its next prompt.
+// turnLength is about how long a session of the crowd speaks before it gets its next prompt, under load.
 const turnLength = 20 * time.Second
+
+// startsAtOnce bounds the sessions of a crowd that start at the same time.
+const startsAtOnce = 16
 
 // crowd is a number of sessions whose agents speak all the time, each with a reader.
 type crowd struct {
@@ -22,6 +25,7 @@ type crowd struct {
 	done     chan struct{}
 	failed   atomic.Pointer[error]
 	client   *client
+	starts   chan struct{} // of startsAtOnce
 	mu       sync.Mutex
 	sessions []string
 }
@@ -49,12 +53,13 @@ func (r *wordRecorder) take(e event) {
 	}
 }
 
-// startCrowd returns when every agent speaks.
-func startCrowd(ctx context.Context, c *client, size int, pause time.Duration) (*crowd, error) {
+// startCrowd returns when every agent speaks. Each pauses between two words, and speaks for about the length of a turn before
+// it gets its next prompt.
+func startCrowd(ctx context.Context, c *client, size int, pause, turn time.Duration) (*crowd, error) {
 	whole := context.WithoutCancel(ctx)
 	ctx, cancel := context.WithCancel(ctx)
-	g := &crowd{words: &wordRecorder{pause: pause}, cancel: cancel, done: make(chan struct{}), client: c}
-	text := fmt.Sprintf("slow %s: %s", pause, strings.Repeat("word ", max(1, int(turnLength/pause))))
+	g := &crowd{words: &wordRecorder{pause: pause}, cancel: cancel, done: make(chan struct{}), client: c, starts: make(chan struct{}, startsAtOnce)}
+	text := fmt.Sprintf("slow %s: %s", pause, strings.Repeat("word ", max(1, int(turn/pause))))
 	speaking := make(chan struct{}, size) // one token each
 	group, groupCtx := errgroup.WithContext(ctx)
 	for range size {
@@ -71,12 +76,13 @@ func startCrowd(ctx context.Context, c *client, size int, pause time.Duration) (
 	for range size {
 		select {
 		case <-speaking:
+			timeout.Reset(waitLimit)
 		case <-g.done:
 			g.stop(whole)
 			return nil, errors.Join(errors.New("a session of the crowd failed"), g.err())
 		case <-timeout.C:
 			g.stop(whole)
-			return nil, fmt.Errorf("not all of %d sessions spoke within %s", size, waitLimit)
+			return nil, fmt.Errorf("not all of %d sessions speak, and no other has begun to within %s", size, waitLimit)
 		case <-ctx.Done():
 			g.stop(whole)
 			return nil, ctx.Err()
@@ -87,6 +93,13 @@ func startCrowd(ctx context.Context, c *client, size int, pause time.Duration) (
 
 // speak has one session speak until ctx ends. Spoken is called at its first word.
 func (g *crowd) speak(ctx context.Context, text string, spoken func()) error {
+	select {
+	case g.starts <- struct{}{}:
+	case <-ctx.Done():
+		return nil
+	}
+	started := sync.OnceFunc(func() { <-g.starts })
+	defer started()
 	id, err := g.client.create(ctx, "demo")
 	if err != nil {
 		return ignoreEnd(ctx, err)
@@ -96,7 +109,7 @@ func (g *crowd) speak(ctx context.Context, text string, spoken func()) error {
 	g.mu.Unlock()
 	ended := make(chan struct{}, 1) // a turn; there is one at a time
 	ended <- struct{}{}
-	once := sync.OnceFunc(spoken)
+	once := sync.OnceFunc(func() { started(); spoken() })
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return g.client.stream(ctx, id, func(e event) {

@@ -21,12 +21,20 @@ const (
 	goalMemory  = 2 << 30
 )
 
-// Of the open workflows Temporal's SDK keeps so many in memory, and reads the histories of others again when they have to act.
-const cachedWorkflows = 10_000
+// Of the open workflows a worker keeps so many in memory, and reads the histories of others again when they have to act: the default of
+// --cached-workflows.
+const cachedWorkflows = 4000
 
-// slower is how much longer the pause is between two words of a session than under load. What is measured is what a session needs, not
-// what its words do.
+// slower is how much longer the pause is between two words of a session than under load, and its turns. What is measured is what a
+// session needs, not what its words do.
 const slower = 100
+
+const (
+	// opensAtOnce is how many sessions are created before their workflows are open.
+	opensAtOnce = 200
+	// openStall is how long to wait for one more to open before others are created in the places of those that are missing.
+	openStall = 10 * time.Second
+)
 
 // measureWorker measures what sessions cost a worker that sleep with an open workflow, and sessions whose agents are in a turn.
 func measureWorker(ctx context.Context, b *bench, s *section) (err error) {
@@ -40,9 +48,9 @@ func measureWorker(ctx context.Context, b *bench, s *section) (err error) {
 	defer func() { err = errors.Join(err, sys.close(context.WithoutCancel(ctx))) }()
 	o := b.options
 	streamPause := slower * o.Pause
-	s.note("One worker has %d sessions that sleep and whose workflows are open, and then, alongside them, %d and %d sessions that stream, a word every %s each. Memory is the resident set of the worker's "+
+	s.note("One worker has at least %d sessions that sleep and whose workflows are open, and then, alongside them, %d and %d sessions that stream, a word every %s each. Memory is the resident set of the worker's "+
 		"process %s after the last session has come, with the garbage of that moment; *in use* is what its last garbage collection left, with the stacks. Connections are its open files. "+
-		"*Each* is the growth from one row to the next, divided by the sessions that came; %d open workflows at most are in memory. The last row is the measured memory if there are %d sessions that stream and "+
+		"*Each* is the growth from one row to the next, divided by the sessions that came; %d workflows at most are in memory. The last row is the measured memory if there are %d sessions that stream and "+
 		"%d that sleep; else it adds up twice what they have in use, because as much garbage gathers.", o.Open, o.Streams/2, o.Streams, streamPause, o.Window, cachedWorkflows, goalStreams, goalOpen)
 
 	p, err := newProbe(ctx, sys.client, 1) // the worker has done everything once
@@ -58,6 +66,10 @@ func measureWorker(ctx context.Context, b *bench, s *section) (err error) {
 	if err := sys.openSleepers(ctx, o.Open); err != nil {
 		return err
 	}
+	opened, err := sys.openSessions(ctx)
+	if err != nil {
+		return err
+	}
 	open, err := sys.workerNeeds(ctx, o.Window)
 	if err != nil {
 		return err
@@ -65,7 +77,7 @@ func measureWorker(ctx context.Context, b *bench, s *section) (err error) {
 	some := map[int]needs{}
 	for _, n := range []int{o.Streams / 2, o.Streams} {
 		b.say("worker: %d sessions stream", n)
-		crowd, err := startCrowd(ctx, sys.client, n-len(some)*(o.Streams/2), streamPause)
+		crowd, err := startCrowd(ctx, sys.client, n-len(some)*(o.Streams/2), streamPause, slower*turnLength)
 		if err != nil {
 			return err
 		}
@@ -76,16 +88,16 @@ func measureWorker(ctx context.Context, b *bench, s *section) (err error) {
 	}
 	half, full := some[o.Streams/2], some[o.Streams]
 	none.addTo(s, "no session")
-	open.addTo(s, fmt.Sprintf("%d open", o.Open))
-	half.addTo(s, fmt.Sprintf("%d open, %d streaming", o.Open, o.Streams/2))
-	full.addTo(s, fmt.Sprintf("%d open, %d streaming", o.Open, o.Streams))
-	sleeper, first, stream := open.since(none, min(o.Open, cachedWorkflows)), half.since(open, o.Streams/2), full.since(half, o.Streams-o.Streams/2)
+	open.addTo(s, fmt.Sprintf("%d open", opened))
+	half.addTo(s, fmt.Sprintf("%d open, %d streaming", opened, o.Streams/2))
+	full.addTo(s, fmt.Sprintf("%d open, %d streaming", opened, o.Streams))
+	sleeper, first, stream := open.since(none, min(opened, cachedWorkflows)), half.since(open, o.Streams/2), full.since(half, o.Streams-o.Streams/2)
 	sleeper.addTo(s, "each open session")
 	first.addTo(s, "each streaming session of the first half")
 	stream.addTo(s, "each streaming session of the second half")
 	streams := full.since(open, o.Streams)
 	name, memory := "memory for %d open and %d streaming sessions, by what is in use", none.memory+2*(cachedWorkflows*sleeper.inUse+goalStreams*streams.inUse)
-	if o.Open >= goalOpen && o.Streams >= goalStreams {
+	if opened >= goalOpen && o.Streams >= goalStreams {
 		name, memory = "memory for %d open and %d streaming sessions", full.memory
 	}
 	s.add(fmt.Sprintf(name, goalOpen, goalStreams), number(memory, byteSize), atMost(number(goalMemory, byteSize)))
@@ -166,23 +178,18 @@ func (s *system) workerMetrics(ctx context.Context) (map[string]float64, error) 
 	return metrics, lines.Err()
 }
 
-// openSleepers creates sessions that have no sandbox, and returns when all of their workflows are open.
+// openSleepers creates sessions that have no sandbox, and returns when all of their workflows are open. No more are created than the
+// worker opens: a signal that Temporal does not take in time is lost, and the workflow of a lazy session is then opened by its first
+// prompt alone, so that another session has to take its place.
 func (s *system) openSleepers(ctx context.Context, sessions int) error {
-	for deadline := time.Now().Add(10 * waitLimit); ; {
-		var open int
-		if err := s.bare.postgres.QueryRow(ctx, "SELECT count(*) FROM sessions WHERE loaded").Scan(&open); err != nil {
-			return err
+	open := 0
+	for grown := time.Now(); open < sessions; {
+		if time.Since(grown) > waitLimit {
+			return fmt.Errorf("%d of %d sessions were opened, and no other within %s", open, sessions, waitLimit)
 		}
-		if open >= sessions {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("%d of %d sessions were opened", open, sessions)
-		}
-		// The workflow of a lazy session whose signal is lost is opened by its first prompt, so others take the places of those.
 		group, groupCtx := errgroup.WithContext(ctx)
 		group.SetLimit(16)
-		for range sessions - open {
+		for range min(sessions-open, opensAtOnce) {
 			group.Go(func() error {
 				_, err := s.client.create(groupCtx, "demo")
 				return err
@@ -191,8 +198,25 @@ func (s *system) openSleepers(ctx context.Context, sessions int) error {
 		if err := group.Wait(); err != nil {
 			return err
 		}
-		if err := pause(ctx, time.Second); err != nil {
-			return err
+		enough := min(open+opensAtOnce, sessions)
+		for deadline := time.Now().Add(openStall); open < enough && time.Now().Before(deadline); {
+			if err := pause(ctx, time.Second/4); err != nil {
+				return err
+			}
+			now, err := s.openSessions(ctx)
+			if err != nil {
+				return err
+			}
+			if now > open {
+				open, grown, deadline = now, time.Now(), time.Now().Add(openStall)
+			}
 		}
 	}
+	return nil
+}
+
+// openSessions is the number of sessions whose workflows are open.
+func (s *system) openSessions(ctx context.Context) (open int, err error) {
+	err = s.bare.postgres.QueryRow(ctx, "SELECT count(*) FROM sessions WHERE loaded").Scan(&open)
+	return open, err
 }

@@ -22,7 +22,7 @@ func measureWords(ctx context.Context, b *bench, s *section) error {
 		"to the reader's socket, and its delay. Then one more session gets prompts, alternating with the floors.", o.Sessions, o.Pause, o.Window)
 	s.note("*Word → reader* starts at the agent's own time of the word, rounded down to its millisecond, and ends when the reader has the whole event. " +
 		"An event may hold several words; each counts from its own time.")
-	crowd, err := startCrowd(ctx, sys.client, o.Sessions, o.Pause)
+	crowd, err := startCrowd(ctx, sys.client, o.Sessions, o.Pause, turnLength)
 	if err != nil {
 		return err
 	}
