@@ -46,7 +46,8 @@ func execute(m *testing.M) (code int, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	runnerBinary = filepath.Join(dir, "overwinter-runner")
-	build := exec.Command("go", "build", "-o", runnerBinary, "github.com/overwinter-dev/overwinter/cmd/overwinter-runner")
+	// With the flags of the Makefile, whose packages are compiled already.
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", runnerBinary, "github.com/overwinter-dev/overwinter/cmd/overwinter-runner")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return 1, fmt.Errorf("build the runner: %w: %s", err, out)
