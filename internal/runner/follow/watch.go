@@ -77,16 +77,26 @@ func (w *Watch) Run(ctx context.Context, p workspacefile.Position, list <-chan [
 	}
 	k := w.workspace
 	mode := runner.WatchPoll
-	var add func(dir string)
-	watcher, err := workspace.NewWatcher()
-	if err == nil {
-		mode, add = runner.WatchInotify, watcher.Add
-		defer func() { watcher.Close() }()
-	}
 	w.head = workspace.HeadOf(k.root)
 	k.mu.Lock()
 	w.diffKey = p.DiffKey
-	i, err := k.take(p, known, add, w.send) // the existing directories are being watched
+	var i *workspace.Index
+	watcher := k.prepared(p)
+	var err error
+	if watcher != nil {
+		i = k.open()
+		i.Resume(p)
+	} else {
+		var add func(dir string)
+		if watcher, err = workspace.NewWatcher(); err == nil {
+			add = watcher.Add
+		}
+		i, err = k.take(p, known, add, w.send) // the existing directories are being watched
+	}
+	if watcher != nil {
+		mode = runner.WatchInotify
+		defer watcher.Close()
+	}
 	survey()
 	if err == nil {
 		err = report(i, w.send)

@@ -255,6 +255,64 @@ func TestAFlushReportsEverythingAndAsksForTheDiffOnce(t *testing.T) {
 	require.NotEmpty(t, sent)
 }
 
+// TestTheFirstLinkOfARestoredWorkspaceWaitsForNoPass: the runner has made it before, unless something has happened since, or the
+// worker has another position.
+func TestTheFirstLinkOfARestoredWorkspaceWaitsForNoPass(t *testing.T) {
+	t.Parallel()
+	w, root := newWorkspace(t)
+	write(t, root, "a", "1")
+	l := watched(t, w, workspacefile.Position{})
+	until[*runner.FilesBegun](l)
+	_, err := l.Flush(l.ctx)
+	require.NoError(t, err)
+	l.end()
+	position := workspacefile.Position{Lineage: w.index.Lineage(), Seq: w.index.Seq(), Base: w.index.Base()}
+	restored := func() *Workspace {
+		next := NewWorkspace(root, w.dir)
+		next.Load()
+		t.Cleanup(next.Close)
+		require.NotNil(t, next.early)
+		require.Equal(t, 1, next.index.Passes())
+		return next
+	}
+	surveyed := func(next *Workspace, p workspacefile.Position) int {
+		l := watched(t, next, p)
+		defer l.end()
+		l.AwaitSurvey(l.ctx)
+		next.mu.Lock()
+		defer next.mu.Unlock()
+		require.Nil(t, next.early)
+		return next.index.Passes()
+	}
+
+	next := restored()
+	require.Equal(t, 1, surveyed(next, position))
+	l = watched(t, next, position) // a later link
+	l.AwaitSurvey(l.ctx)
+	write(t, root, "b", "2")
+	for until[*runner.FileChanged](l).Path != "b" {
+	}
+	_, err = l.Flush(l.ctx)
+	require.NoError(t, err)
+	l.end()
+	position.Seq = next.index.Seq()
+
+	older := position
+	older.Seq--
+	require.Equal(t, 2, surveyed(restored(), older), "the worker has not stored everything")
+
+	next = restored()
+	write(t, root, "c", "3")
+	require.Eventually(t, func() bool { return len(next.early.Wake()) > 0 }, waitLimit, time.Millisecond)
+	require.Equal(t, 2, surveyed(next, position), "something has happened since")
+
+	next = restored()
+	_, err = next.Seal(position, true, nil, func(runner.Message) error { return nil })
+	require.NoError(t, err)
+	require.Nil(t, next.early)
+	require.Equal(t, 2, next.index.Passes(), "a seal looks itself")
+}
+
 // TestAWatchThatCannotSend checks that the watch ends, and that a later link can use the index.
 func TestAWatchThatCannotSend(t *testing.T) {
 	t.Parallel()

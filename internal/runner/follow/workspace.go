@@ -28,16 +28,58 @@ type Workspace struct {
 
 	mu    sync.Mutex
 	index *workspace.Index // nil until a worker requests it
+	// early watches a restored workspace since the pass that was made before the first link; nil if there was none, or it is used.
+	early *workspace.Watcher
 }
 
 // NewWorkspace returns a Workspace for the directory root. Its index is stored in dir.
 func NewWorkspace(root, dir string) *Workspace { return &Workspace{root: root, dir: dir} }
 
-// Load reads the stored index, if any, so that the first link need not wait for it.
+// earlyLife is how long Load's watcher waits for the first link. A prompt that wakes a session comes within a second; a sandbox
+// that was woken without one must not hold an inotify instance, of which a machine has few.
+const earlyLife = time.Minute
+
+// Load reads the index if one is kept, and looks through the workspace that it describes, so that the first link need not wait
+// for that: a worker opens it long after the runner of a restored sandbox has started.
 func (w *Workspace) Load() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.open()
+	i := w.open()
+	watcher, err := workspace.NewWatcher()
+	if err != nil {
+		return // what happens until the first link would not be noticed
+	}
+	if prepared, err := i.Prepare(watcher.Add); err != nil || !prepared {
+		watcher.Close()
+		return
+	}
+	w.early = watcher
+	time.AfterFunc(earlyLife, w.Close)
+}
+
+// Close ends what Load has begun.
+func (w *Workspace) Close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.early != nil {
+		w.early.Close()
+		w.early = nil
+	}
+}
+
+// prepared returns the watcher of the early pass if nothing has happened since and a worker at a position needs no other pass. It
+// serves once. It needs mu.
+func (w *Workspace) prepared(p workspacefile.Position) *workspace.Watcher {
+	watcher := w.early
+	if watcher == nil {
+		return nil
+	}
+	w.early = nil
+	if watcher.Broken() || len(watcher.Wake()) > 0 || !w.open().Current(p) {
+		watcher.Close()
+		return nil
+	}
+	return watcher
 }
 
 // open must be called with mu held.
@@ -65,6 +107,9 @@ func (w *Workspace) wantsList(p workspacefile.Position) bool {
 func (w *Workspace) take(
 	p workspacefile.Position, known []workspacefile.Known, watch func(dir string), send func(runner.Message) error,
 ) (*workspace.Index, error) {
+	if early := w.prepared(p); early != nil { // it is not for this one
+		early.Close()
+	}
 	i := w.open()
 	if i.Continues(p) {
 		i.Resume(p)

@@ -119,6 +119,7 @@ func Serve(ctx context.Context, cfg Config) error {
 	s.shutdown()
 	cancel()
 	s.tasks.Wait()
+	s.files.Close()
 	s.reaper.Close()
 	return errors.Join(s.closeJournals(), s.lock.Close())
 }

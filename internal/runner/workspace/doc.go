@@ -26,6 +26,11 @@
 // milliseconds to read at 10,000 files, because the first prompt after a restore, and every
 // snapshot, waits for it.
 //
+// On a restored disk every file has another inode and another time of change, so the first pass of an index that was
+// kept compares sizes, permissions and modification times, as the comparison of a tree does. The runner makes this
+// pass when it starts and watches the workspace from then on, so that the first link waits for no pass unless something
+// has happened since, or the worker has not stored everything.
+//
 // Every change is reported with a number, in the index's lineage. A worker that reports up to which
 // number it has stored gets all later changes again. If the index does not continue a worker's
 // position, because this is another sandbox or its disk was restored, the worker lists the files
@@ -49,6 +54,7 @@
 // files that differ just in their modification time. A file that was changed and has the same size
 // and time is not noticed. At 100,000 files a comparison takes about 0.6 s, in parallel with the
 // runner's start. The bounds are 200,000 entries, a depth of 400 directories, and 10 s.
+// The index of a workspace whose digest has not changed is not written again; tree.json names the tree that it belongs to.
 //
 // # Diff
 //

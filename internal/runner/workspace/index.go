@@ -43,6 +43,8 @@ type Index struct {
 	gone    map[string]bool // those of todo that are no longer tracked
 	force   bool            // the current pass holds nothing back
 	held    bool            // something was held back
+	kept    bool            // it was read from its file, and no pass has been made since
+	passes  int
 }
 
 // saved is the stored form of the index.
@@ -89,6 +91,7 @@ func Open(root, dir string) *Index {
 	if i.s, err = readSaved(dir); err != nil || i.s.Entries == nil {
 		i.s = saved{Entries: map[string]*entry{}}
 	}
+	i.kept = len(i.s.Entries) > 0
 	for _, e := range i.s.Entries {
 		i.used += e.kept()
 	}
@@ -175,6 +178,7 @@ func newLineage() string {
 // if not nil, is called with each directory before it is read. With force, recently changed files
 // are not held back. It reports whether there is anything to report.
 func (i *Index) Pass(force bool, watch func(dir string)) (bool, error) {
+	i.passes++
 	first := !i.s.Begun
 	if first && i.s.Base == "" {
 		i.s.Base = HeadOf(i.root).Commit
@@ -198,6 +202,10 @@ func (i *Index) Pass(force bool, watch func(dir string)) (bool, error) {
 		case there:
 			live++
 			e.There = e.There || first
+			if i.kept && e.same(now) {
+				e.Stat = now // no reason to write the index again: it serves as well on the next disk
+				continue
+			}
 			if e.Deleted || !e.Known || e.Racy || now != e.Stat {
 				i.consider(path, e)
 			}
@@ -219,6 +227,7 @@ func (i *Index) Pass(force bool, watch func(dir string)) (bool, error) {
 		i.s.Entries[path] = e
 		i.consider(path, e)
 	}
+	i.kept = false
 	if first {
 		i.begun()
 	}
@@ -227,6 +236,31 @@ func (i *Index) Pass(force bool, watch func(dir string)) (bool, error) {
 	}
 	slices.Sort(i.todo)
 	return len(i.todo) > 0 || i.s.Bounded < 0, nil
+}
+
+// same reports whether a file that was restored from a snapshot is the one of the entry, as the comparison of a tree does: every
+// file of a new disk has another inode, and the time at which it was put there.
+func (e *entry) same(now stat) bool {
+	return e.Known && !e.Deleted && !e.Racy && now != e.Stat &&
+		now.Size == e.Stat.Size && now.Modified == e.Stat.Modified && now.Mode == e.Stat.Mode
+}
+
+// Prepare makes the first pass over a restored workspace before it is asked for, and returns false if the index was not kept. watch is
+// that of Pass.
+func (i *Index) Prepare(watch func(dir string)) (bool, error) {
+	if !i.kept || !i.s.Begun {
+		return false, nil
+	}
+	_, err := i.Pass(true, watch)
+	return err == nil, err
+}
+
+// Passes is how many passes there have been. Each looks at every file, and prompts and hibernations wait for it.
+func (i *Index) Passes() int { return i.passes }
+
+// Current reports whether a worker has everything up to the last pass but what that pass has found.
+func (i *Index) Current(p workspacefile.Position) bool {
+	return i.Continues(p) && p.Lineage == i.s.Lineage && p.Seq == i.s.Seq
 }
 
 // consider adds a file to those that [Index.Report] reports, unless it is held back.

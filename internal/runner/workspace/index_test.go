@@ -243,6 +243,48 @@ func TestARestoredDiskContinuesWhereItWas(t *testing.T) {
 	require.Equal(t, []string{"initial a"}, b.sync())
 }
 
+// TestFilesOfARestoredDiskAreNotReadAgain: each of them has another inode and another time of change.
+func TestFilesOfARestoredDiskAreNotReadAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	old := time.Now().Add(-time.Hour)
+	put := func(name, text string, at time.Time) {
+		b.remove(name)
+		b.write(name, text)
+		require.NoError(t, os.Chtimes(filepath.Join(b.root, name), at, at))
+	}
+	for _, name := range []string{"same", "later", "longer", "gone"} {
+		put(name, "1", old)
+	}
+	b.attach()
+	b.sync()
+	for path, e := range b.index.s.Entries {
+		e.Racy = path == "racy" // they were written just before they were read
+	}
+	require.NoError(t, b.index.Save())
+
+	put("same", "1", old)
+	put("later", "2", old.Add(time.Second))
+	put("longer", "22", old)
+	b.remove("gone")
+	b.write("new", "1")
+	b.index = Open(b.root, b.dir)
+	prepared, err := b.index.Prepare(nil)
+	require.NoError(t, err)
+	require.True(t, prepared)
+	require.Equal(t, []string{"gone", "later", "longer", "new"}, b.index.todo)
+	require.True(t, b.index.Current(b.p))
+
+	require.False(t, b.index.unsaved, "the next disk is another one again")
+
+	put("same", "1", old)
+	b.attach()
+	_, err = b.index.Pass(true, nil)
+	require.NoError(t, err)
+	require.Contains(t, b.index.todo, "same", "on the same disk, another inode is another file")
+	require.Equal(t, 2, b.index.Passes())
+}
+
 func TestContentHasBounds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

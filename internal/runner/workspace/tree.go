@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -64,8 +65,12 @@ func (e *treeEntry) regular() bool { return e.mode&unix.S_IFMT == unix.S_IFREG }
 
 func (e *treeEntry) directory() bool { return e.mode&unix.S_IFMT == unix.S_IFDIR }
 
-// treeFile returns the path of the index of the newest tree.
+// treeFile returns the path of the index of the newest tree, and treeNote that of the tree itself.
 func treeFile(dir string) string { return filepath.Join(dir, "tree.gz") }
+func treeNote(dir string) string { return filepath.Join(dir, "tree.json") }
+
+// maxTreeNote bounds what is read of a note.
+const maxTreeNote = 4 << 10
 
 // takeTree describes everything in the workspace root and writes the index to dir. A workspace that
 // exceeds the bounds gets no digest, and Unchecked has the reason.
@@ -95,8 +100,11 @@ func (l *Listing) Take(ctx context.Context, dir string) (manifest.Tree, error) {
 		return manifest.Tree{Unchecked: l.err.Error()}, nil // reported, but no reason not to hibernate
 	}
 	root, entries := l.root, l.entries
+	t := manifest.Tree{Entries: int64(len(entries)), Digest: digestOf(entries)}
+	if earlier, ok := earlierTree(dir); ok && earlier.Digest == t.Digest { // most sessions sleep with the workspace that they woke with
+		return earlier, nil
+	}
 	addSums(ctx, root, entries, Open(root, dir).s.Entries)
-	t := manifest.Tree{Entries: int64(len(entries))}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return t, err
 	}
@@ -105,15 +113,14 @@ func (l *Listing) Take(ctx context.Context, dir string) (manifest.Tree, error) {
 		return t, err
 	}
 	defer os.Remove(f.Name()) // already renamed on success
-	digest, index := sha256.New(), sha256.New()
-	compressed, _ := gzip.NewWriterLevel(f, gzip.BestSpeed) // the level is valid
+	index := sha256.New()
+	compressed, _ := gzip.NewWriterLevel(f, gzip.HuffmanOnly) // the level is valid; sums compress no better otherwise
 	w := bufio.NewWriterSize(io.MultiWriter(compressed, index), 64<<10)
 	var line []byte
 	for i := range entries {
 		e := &entries[i]
 		t.Bytes += e.size
 		line = append(e.line(line[:0]), '\n')
-		digest.Write(line)
 		sum := e.sum
 		if sum == "" {
 			sum = "-"
@@ -125,11 +132,44 @@ func (l *Listing) Take(ctx context.Context, dir string) (manifest.Tree, error) {
 	if err := errors.Join(w.Flush(), compressed.Close(), f.Sync(), f.Close()); err != nil {
 		return t, fmt.Errorf("write the index of the workspace: %w", err)
 	}
+	// A note never describes another index.
+	if err := os.Remove(treeNote(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return t, fmt.Errorf("write the index of the workspace: %w", err)
+	}
 	if err := os.Rename(f.Name(), treeFile(dir)); err != nil {
 		return t, fmt.Errorf("write the index of the workspace: %w", err)
 	}
-	t.Digest, t.Index = hex.EncodeToString(digest.Sum(nil)), hex.EncodeToString(index.Sum(nil))
+	t.Index = hex.EncodeToString(index.Sum(nil))
+	note, err := json.Marshal(t)
+	if err == nil {
+		err = os.WriteFile(treeNote(dir), note, 0o600)
+	}
+	if err != nil { // then the next seal writes the index again
+		_ = os.Remove(treeNote(dir))
+	}
 	return t, nil
+}
+
+// earlierTree returns the tree whose index is in dir; false if that is not known. The index of an equal tree need not be written
+// again: it has the sums of the same sizes and times.
+func earlierTree(dir string) (t manifest.Tree, ok bool) {
+	note, err := regular.Read(treeNote(dir), maxTreeNote)
+	if err != nil || json.Unmarshal(note, &t) != nil || t.Digest == "" {
+		return manifest.Tree{}, false
+	}
+	info, err := os.Lstat(treeFile(dir))
+	return t, err == nil && info.Mode().IsRegular()
+}
+
+// digestOf covers the entries of a workspace, as they are in its index without the sums of contents.
+func digestOf(entries []treeEntry) string {
+	digest := sha256.New()
+	var line []byte
+	for i := range entries {
+		line = append(entries[i].line(line[:0]), '\n')
+		digest.Write(line)
+	}
+	return hex.EncodeToString(digest.Sum(nil))
 }
 
 // addSums sets the checksums from the index of changes, and computes those of the newest other
@@ -180,13 +220,7 @@ func compareTree(ctx context.Context, root, dir string, want manifest.Tree, limi
 	if err != nil {
 		return unchecked(err.Error())
 	}
-	digest := sha256.New()
-	var line []byte
-	for i := range entries {
-		line = append(entries[i].line(line[:0]), '\n')
-		digest.Write(line)
-	}
-	if hex.EncodeToString(digest.Sum(nil)) == want.Digest {
+	if digestOf(entries) == want.Digest {
 		return manifest.TreeDifference{}
 	}
 	index, err := readTree(dir, want)

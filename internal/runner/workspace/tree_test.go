@@ -244,3 +244,39 @@ func BenchmarkTree(b *testing.B) {
 		})
 	}
 }
+
+// TestTheIndexOfAnUnchangedWorkspaceStays: a seal of 10,000 files is mostly the writing of their index.
+func TestTheIndexOfAnUnchangedWorkspaceStays(t *testing.T) {
+	t.Parallel()
+	w := takenTree(t)
+	written := func() os.FileInfo {
+		info, err := os.Lstat(treeFile(w.dir))
+		require.NoError(t, err)
+		return info
+	}
+	first, was := w.taken, written()
+	w.take(t)
+	require.Equal(t, first, w.taken)
+	require.True(t, os.SameFile(was, written()), "it was written again")
+
+	w.write(t, "a.txt", "another size")
+	w.take(t)
+	require.NotEqual(t, first.Digest, w.taken.Digest)
+	require.False(t, os.SameFile(was, written()))
+	require.Zero(t, w.compare(t))
+	w.write(t, "a.txt", "third")
+	require.Equal(t, []string{filepath.Join(w.root, "a.txt") + " (changed)"}, w.compare(t).Paths, "the index is of the tree that was taken last")
+
+	for what, lose := range map[string]func() error{
+		"the index is gone":   func() error { return os.Remove(treeFile(w.dir)) },
+		"the note is gone":    func() error { return os.Remove(treeNote(w.dir)) },
+		"the note is damaged": func() error { return os.WriteFile(treeNote(w.dir), []byte(`{"digest":`), 0o600) },
+	} {
+		w.take(t)
+		was = written()
+		require.NoError(t, lose(), what)
+		w.take(t)
+		require.False(t, os.SameFile(was, written()), what)
+		require.Zero(t, w.compare(t), what)
+	}
+}
