@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/manifest"
@@ -20,13 +18,16 @@ import (
 // parent. It is idempotent for a bundle's id. It returns illegal_state if a newer generation has
 // been reserved, or if the snapshot is not recorded or is being deleted.
 func (db *DB) BundleCommit(ctx context.Context, b bundle.Bundle) error {
-	return db.inSession(ctx, "commit a bundle", b.SessionID, func(s *sessionTx) error {
-		have, err := s.q.BundleGet(ctx, s, b.ID)
-		switch {
-		case err == nil && have.SessionID == b.SessionID:
+	var have dbsqlc.Bundle
+	earlier := func(in *lookups) (err error) {
+		if have, err = db.q.BundleGet(ctx, in, b.ID); isNoRows(err) {
 			return nil
-		case err != nil && !isNoRows(err):
-			return err
+		}
+		return err
+	}
+	return db.inSessionWith(ctx, "commit a bundle", b.SessionID, earlier, func(s *sessionTx) error {
+		if have.SessionID == b.SessionID {
+			return nil
 		}
 		if b.Generation < s.row.Generation {
 			return illegal("generation %d is not the newest, which is %d", b.Generation, s.row.Generation)
@@ -47,7 +48,7 @@ func (db *DB) BundleCommit(ctx context.Context, b bundle.Bundle) error {
 		if err != nil {
 			return fmt.Errorf("manifest of bundle %s: %w", b.ID, err)
 		}
-		err = s.q.BundleInsert(ctx, s, &dbsqlc.BundleInsertParams{
+		err = s.q.BundleInsert(ctx, &s.later, &dbsqlc.BundleInsertParams{
 			ID: b.ID, SessionID: b.SessionID, ParentID: b.ParentID, Generation: b.Generation, SnapshotID: b.SnapshotID,
 			Manifest: list, Verified: b.Verified, Checkpoint: b.Checkpoint, CreatedAt: b.CreatedAt.UTC(),
 			LastSeq: cmp.Or(min(b.Manifest.LastSeq, s.row.LastSeq), s.row.LastSeq), Reverted: session.ReasonReverted,
@@ -55,26 +56,26 @@ func (db *DB) BundleCommit(ctx context.Context, b bundle.Bundle) error {
 		if err != nil {
 			return err
 		}
-		if err := s.q.SessionSetHead(ctx, s, &dbsqlc.SessionSetHeadParams{ID: b.SessionID, HeadBundleID: &b.ID}); err != nil {
+		if err := s.q.SessionSetHead(ctx, &s.later, &dbsqlc.SessionSetHeadParams{ID: b.SessionID, HeadBundleID: &b.ID}); err != nil {
 			return err
 		}
 		if err := s.epochBegin(ctx); err != nil {
 			return err
 		}
-		return s.q.SnapshotsRelease(ctx, s, b.SessionID)
+		return s.q.SnapshotsRelease(ctx, &s.later, b.SessionID)
 	})
 }
 
 // epochBegin makes files that are written from now on leave the files of the newest bundle in
 // place.
 func (s *sessionTx) epochBegin(ctx context.Context) error {
-	if err := s.q.EpochBegin(ctx, s, &dbsqlc.EpochBeginParams{SessionID: s.row.ID, At: s.now}); err != nil {
+	if err := s.q.EpochBegin(ctx, &s.later, &dbsqlc.EpochBeginParams{SessionID: s.row.ID, At: s.now}); err != nil {
 		return err
 	}
-	if err := s.q.EarlierFilesForget(ctx, s, s.row.ID); err != nil {
+	if err := s.q.EarlierFilesForget(ctx, &s.later, s.row.ID); err != nil {
 		return err
 	}
-	return s.q.EarlierDiffsForget(ctx, s, s.row.ID)
+	return s.q.EarlierDiffsForget(ctx, &s.later, s.row.ID)
 }
 
 // snapshotClaim protects the snapshot from deletion until the bundle that refers to it is
@@ -151,14 +152,14 @@ func (db *DB) ImagesKnown(ctx context.Context, except string) ([]string, error) 
 // BundleProve records that a restore matched the bundle's manifest. Older snapshots are then no
 // longer needed.
 func (db *DB) BundleProve(ctx context.Context, bundleID string) error {
-	return db.inTx(ctx, "prove a bundle", pgx.TxOptions{}, func(tx pgx.Tx) error {
-		sessionID, err := db.q.BundleProve(ctx, tx, bundleID)
-		if isNoRows(err) {
+	var sessionID string
+	prove := func(in *lookups) (err error) {
+		if sessionID, err = db.q.BundleProve(ctx, in, bundleID); isNoRows(err) {
 			return failure.Errorf(failure.NoBundle, "there is no bundle %s", bundleID)
 		}
-		if err != nil {
-			return err
-		}
-		return db.q.SnapshotsRelease(ctx, tx, sessionID)
+		return err
+	}
+	return db.inTwoTrips(ctx, "prove a bundle", []string{"begin"}, prove, func(out *pipeline) error {
+		return db.q.SnapshotsRelease(ctx, out, sessionID)
 	})
 }

@@ -50,8 +50,13 @@ func (db *DB) SnapshotRecord(ctx context.Context, sessionID string, generation i
 // SnapshotMade is SnapshotRecord for an image with a recorded intent.
 func (db *DB) SnapshotMade(ctx context.Context, intent image.Intent, snapshotID string) error {
 	record := func() error {
-		return db.inTx(ctx, "record a snapshot", pgx.TxOptions{}, func(tx pgx.Tx) error {
-			return db.snapshotMade(ctx, tx, intent, snapshotID)
+		var usable bool
+		insert := func(in *lookups) (err error) {
+			usable, err = db.snapshotInsert(ctx, in, intent, snapshotID)
+			return err
+		}
+		return db.inTwoTrips(ctx, "record a snapshot", []string{"begin"}, insert, func(out *pipeline) error {
+			return db.snapshotInserted(ctx, out, usable, intent, snapshotID)
 		})
 	}
 	err := record()
@@ -62,11 +67,19 @@ func (db *DB) SnapshotMade(ctx context.Context, intent image.Intent, snapshotID 
 }
 
 func (db *DB) snapshotMade(ctx context.Context, tx dbsqlc.DBTX, intent image.Intent, snapshotID string) error {
-	p := &dbsqlc.SnapshotInsertParams{ID: snapshotID, SessionID: intent.SessionID, Generation: intent.Generation, Lifetime: intent.Lifetime.Seconds()}
-	usable, err := db.q.SnapshotInsert(ctx, tx, p)
+	usable, err := db.snapshotInsert(ctx, tx, intent, snapshotID)
 	if err != nil {
 		return err
 	}
+	return db.snapshotInserted(ctx, tx, usable, intent, snapshotID)
+}
+
+func (db *DB) snapshotInsert(ctx context.Context, tx dbsqlc.DBTX, intent image.Intent, snapshotID string) (usable bool, err error) {
+	p := &dbsqlc.SnapshotInsertParams{ID: snapshotID, SessionID: intent.SessionID, Generation: intent.Generation, Lifetime: intent.Lifetime.Seconds()}
+	return db.q.SnapshotInsert(ctx, tx, p)
+}
+
+func (db *DB) snapshotInserted(ctx context.Context, tx dbsqlc.DBTX, usable bool, intent image.Intent, snapshotID string) error {
 	if !usable {
 		return failure.Errorf(failure.Unavailable, "snapshot %s is being deleted because it was recorded too late", snapshotID)
 	}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -70,7 +71,15 @@ func (s *sessionTx) revertTarget(ctx context.Context, db *DB, c *session.Command
 // RevertDue returns the pending revert with files of a session, if there is one, and its target
 // bundle.
 func (db *DB) RevertDue(ctx context.Context, sessionID string) (due bundle.RevertDue, ok bool, err error) {
-	err = db.inTx(ctx, "look for a revert", pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+	const doing = "look for a revert"
+	pending, err := db.q.CommandsPending(ctx, db.pool, sessionID)
+	if err != nil {
+		return due, false, fault(doing, err)
+	}
+	if !slices.ContainsFunc(pending, func(c dbsqlc.SessionCommand) bool { return session.CommandKind(c.Kind) == session.CommandRevertFiles }) {
+		return due, false, nil // as nearly always
+	}
+	err = db.inTx(ctx, doing, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		rows, err := db.q.CommandsPending(ctx, tx, sessionID)
 		if err != nil {
 			return err

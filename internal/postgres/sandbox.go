@@ -14,7 +14,15 @@ import (
 // ended, or the session is terminated, and queue_held if only prompts require the session's first
 // sandbox and its queue is held.
 func (db *DB) GenerationReserve(ctx context.Context, sessionID string, generation int64, imageID string) error {
-	return db.inSession(ctx, "reserve a generation", sessionID, func(s *sessionTx) error {
+	var have dbsqlc.Sandbox
+	earlier := func(in *lookups) (err error) {
+		have, err = db.q.SandboxGet(ctx, in, &dbsqlc.SandboxGetParams{SessionID: sessionID, Generation: generation})
+		if isNoRows(err) {
+			return nil
+		}
+		return err
+	}
+	return db.inSessionWith(ctx, "reserve a generation", sessionID, earlier, func(s *sessionTx) error {
 		if session.State(s.row.Status).Final() {
 			return illegal("the session is terminated")
 		}
@@ -24,20 +32,16 @@ func (db *DB) GenerationReserve(ctx context.Context, sessionID string, generatio
 		if err := s.startable(ctx, generation); err != nil {
 			return err
 		}
-		have, err := s.q.SandboxGet(ctx, s, &dbsqlc.SandboxGetParams{SessionID: sessionID, Generation: generation})
-		if err != nil && !isNoRows(err) {
-			return err
-		}
 		if have.EndedAt != nil {
 			return illegal("the sandbox of generation %d has ended", generation)
 		}
-		err = s.q.SandboxReserve(ctx, s, &dbsqlc.SandboxReserveParams{
+		err := s.q.SandboxReserve(ctx, &s.later, &dbsqlc.SandboxReserveParams{
 			SessionID: sessionID, Generation: generation, ImageID: imageID, ReservedAt: s.now,
 		})
 		if err != nil {
 			return err
 		}
-		return s.q.SessionSetGeneration(ctx, s, &dbsqlc.SessionSetGenerationParams{ID: sessionID, Generation: generation})
+		return s.q.SessionSetGeneration(ctx, &s.later, &dbsqlc.SessionSetGenerationParams{ID: sessionID, Generation: generation})
 	})
 }
 
@@ -122,7 +126,7 @@ func (db *DB) SandboxesSeen(ctx context.Context, seen []session.SandboxSeen) err
 // exit image. The first recorded reason stays. A generation that was never reserved is ignored.
 func (db *DB) SandboxEnd(ctx context.Context, sessionID string, generation int64, reason string) error {
 	return db.inSession(ctx, "record the end of a sandbox", sessionID, func(s *sessionTx) error {
-		return s.q.SandboxEnd(ctx, s, &dbsqlc.SandboxEndParams{
+		return s.q.SandboxEnd(ctx, &s.later, &dbsqlc.SandboxEndParams{
 			SessionID: sessionID, Generation: generation, Reason: text(reason), At: s.now,
 		})
 	})

@@ -359,6 +359,19 @@ func (db *DB) SessionClose(ctx context.Context, sessionID string) error {
 	})
 }
 
+// sandboxOf returns the present sandbox of a session; nil if it has none.
+func sandboxOf(row dbsqlc.SessionView) *session.SandboxView {
+	if row.SandboxID == "" {
+		return nil
+	}
+	return &session.SandboxView{
+		SandboxID: row.SandboxID, Status: session.SandboxStatus(row.SandboxStatus),
+		// Each generation after the first replaced another.
+		RestartCount: max(0, row.Generation-1), LastHealthCheck: row.SandboxSeenAt.UTC(),
+		Since: orZero(row.SandboxSince), Deadline: orZero(row.SandboxDeadline),
+	}
+}
+
 func sessionOf(row dbsqlc.SessionView) (session.Session, error) {
 	s := session.Session{
 		ID: row.ID, Status: session.State(row.Status), StatusReason: row.StatusReason,
@@ -379,14 +392,7 @@ func sessionOf(row dbsqlc.SessionView) (session.Session, error) {
 	if row.RunningSince != nil { // the current period, which the next transition adds
 		s.Metrics.ActiveSeconds += max(0, time.Since(*row.RunningSince).Seconds())
 	}
-	if row.SandboxID != "" {
-		s.Sandbox = &session.SandboxView{
-			SandboxID: row.SandboxID, Status: session.SandboxStatus(row.SandboxStatus),
-			// Each generation after the first replaced another.
-			RestartCount: max(0, row.Generation-1), LastHealthCheck: row.SandboxSeenAt.UTC(),
-			Since: orZero(row.SandboxSince), Deadline: orZero(row.SandboxDeadline),
-		}
-	}
+	s.Sandbox = sandboxOf(row)
 	if err := json.Unmarshal(row.Options, &s.Options); err != nil {
 		return session.Session{}, fmt.Errorf("options of session %s: %w", row.ID, err)
 	}

@@ -24,7 +24,7 @@ func (db *DB) TransitionRecord(ctx context.Context, t session.Transition) error 
 	for {
 		recorded := true
 		err := db.inSession(ctx, "record a transition", t.SessionID, func(s *sessionTx) (err error) {
-			recorded, err = s.transitionRecord(ctx, db, t)
+			recorded, err = s.transitionRecord(ctx, t)
 			return err
 		})
 		if err != nil || recorded {
@@ -35,7 +35,7 @@ func (db *DB) TransitionRecord(ctx context.Context, t session.Transition) error 
 
 // transitionRecord records a transition, unless more prompts must end before it than one
 // transaction allows.
-func (s *sessionTx) transitionRecord(ctx context.Context, db *DB, t session.Transition) (recorded bool, err error) {
+func (s *sessionTx) transitionRecord(ctx context.Context, t session.Transition) (recorded bool, err error) {
 	if t.No <= s.row.TransitionNo {
 		return true, s.transitionRepeated(ctx, t)
 	}
@@ -51,7 +51,7 @@ func (s *sessionTx) transitionRecord(ctx context.Context, db *DB, t session.Tran
 	if t.Event == session.EventWake && t.Reason == session.ReasonPrompt && s.held() {
 		return false, illegal("the queue is held: no prompt wakes the session")
 	}
-	pending, err := s.transitable(ctx, t)
+	pending, sandbox, err := s.transitable(ctx, t)
 	if err != nil {
 		return false, err
 	}
@@ -66,28 +66,32 @@ func (s *sessionTx) transitionRecord(ctx context.Context, db *DB, t session.Tran
 	if err := s.q.SessionSetLoaded(ctx, &s.later, &dbsqlc.SessionSetLoadedParams{ID: t.SessionID, Loaded: true}); err != nil {
 		return false, err
 	}
-	if err := s.transit(ctx, db, t); err != nil || !t.To.Final() {
+	if err := s.transit(ctx, t, sandbox); err != nil || !t.To.Final() {
 		return true, err
 	}
-	return true, s.q.SnapshotsRelease(ctx, s, t.SessionID)
+	return true, s.q.SnapshotsRelease(ctx, &s.later, t.SessionID)
 }
 
 // transitable checks that a transition is still valid since the workflow decided on it: the command
 // that requests it is still pending, and no turn runs in a sandbox that the session is about to
-// leave. It returns the pending commands.
-func (s *sessionTx) transitable(ctx context.Context, t session.Transition) ([]session.Command, error) {
-	p, err := s.commandable(ctx)
+// leave. It returns the pending commands, and the sandbox; nil if there is none.
+func (s *sessionTx) transitable(ctx context.Context, t session.Transition) ([]session.Command, *session.SandboxView, error) {
+	var view dbsqlc.SessionView // the transition does not change the sandbox in it
+	p, err := s.commandable(ctx, func(in *lookups) (err error) {
+		view, err = s.q.SessionGet(ctx, in, t.SessionID)
+		return err
+	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	asked := func(c session.Command) bool { return c.ID == t.Command }
 	if t.Command != "" && !slices.ContainsFunc(p.Commands, asked) {
-		return nil, illegal("command %s is not pending any more", t.Command)
+		return nil, nil, illegal("command %s is not pending any more", t.Command)
 	}
 	if t.To == session.Hibernating && p.RunID != "" && !p.Parked {
-		return nil, illegal("run %s is not over", p.RunID)
+		return nil, nil, illegal("run %s is not over", p.RunID)
 	}
-	return p.Commands, nil
+	return p.Commands, sandboxOf(view), nil
 }
 
 func (s *sessionTx) transitionRepeated(ctx context.Context, t session.Transition) error {
@@ -104,7 +108,7 @@ func (s *sessionTx) transitionRepeated(ctx context.Context, t session.Transition
 	return nil
 }
 
-func (s *sessionTx) transit(ctx context.Context, db *DB, t session.Transition) error {
+func (s *sessionTx) transit(ctx context.Context, t session.Transition, sandbox *session.SandboxView) error {
 	at := t.At.UTC()
 	if t.At.IsZero() {
 		at = s.now
@@ -117,14 +121,14 @@ func (s *sessionTx) transit(ctx context.Context, db *DB, t session.Transition) e
 		}
 	}
 	reason := text(t.Reason)
-	err := s.q.TransitionInsert(ctx, s, &dbsqlc.TransitionInsertParams{
+	err := s.q.TransitionInsert(ctx, &s.later, &dbsqlc.TransitionInsertParams{
 		SessionID: t.SessionID, No: t.No, FromStatus: string(t.From), ToStatus: string(t.To),
 		Event: string(t.Event), Reason: reason, Generation: t.Generation, Receipt: receipt, At: at, CommandID: t.Command,
 	})
 	if err != nil {
 		return err
 	}
-	err = s.q.SessionTransit(ctx, s, &dbsqlc.SessionTransitParams{
+	err = s.q.SessionTransit(ctx, &s.later, &dbsqlc.SessionTransitParams{
 		ID: t.SessionID, Status: string(t.To), Reason: reason, ErrorCause: string(t.Cause), No: t.No, Receipt: receipt, At: at,
 	})
 	if err != nil {
@@ -135,14 +139,10 @@ func (s *sessionTx) transit(ctx context.Context, db *DB, t session.Transition) e
 			return err
 		}
 	}
-	after, err := db.sessionGetBare(ctx, s, t.SessionID)
-	if err != nil {
-		return err
-	}
 	// Add the event before the row changes: a terminated session accepts no events.
 	err = s.add(event.TypeStatus, "", event.StatusData{
 		Status: t.To, Reason: reason, Transition: t.No,
-		Sandbox: resource.Sandbox(after.Sandbox), Receipt: resource.Receipt(t.Receipt),
+		Sandbox: resource.Sandbox(sandbox), Receipt: resource.Receipt(t.Receipt),
 	})
 	s.row.Status, s.row.StatusReason, s.row.TransitionNo = string(t.To), reason, t.No
 	if err != nil || t.To != session.Error && t.From != session.Error {

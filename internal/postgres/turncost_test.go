@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"net/url"
@@ -12,12 +13,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -123,6 +127,65 @@ func TestWhatATurnAsksOfPostgres(t *testing.T) {
 		"RunClaim of nothing": {Statements: 13, RoundTrips: 2},
 		"SessionLook":         {Statements: 8, RoundTrips: 2},
 	}, costs)
+}
+
+// TestWhatSleepAndWakeAskOfPostgres counts the records that a hibernation and a wake wait for one after the other.
+func TestWhatSleepAndWakeAskOfPostgres(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	proxy := newCountingProxy(t, b.url)
+	db, err := postgres.Open(b.ctx, proxy.url, postgres.Options{})
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+	before, err := db.SessionGet(b.ctx, b.id)
+	require.NoError(t, err)
+	no, generation := before.TransitionNo, before.Generation
+	trips := map[string]int64{}
+	count := func(what string, do func() error) {
+		was := proxy.roundTrips.Load()
+		require.NoError(t, do(), what)
+		trips[what] = proxy.roundTrips.Load() - was
+	}
+	transit := func(from, to session.State, event session.Event) {
+		no++
+		count(string(to), func() error {
+			return db.TransitionRecord(b.ctx, session.Transition{
+				SessionID: b.id, No: no, From: from, To: to, Event: event, Reason: session.ReasonRequested, Generation: generation,
+			})
+		})
+	}
+	for i := range 3 { // the first ones prepare statements
+		transit(session.Running, session.Hibernating, session.EventHibernate)
+		snapshot, bundleID := fmt.Sprintf("im-%d", i), session.NewID(session.BundlePrefix)
+		count("SnapshotMade", func() error {
+			return db.SnapshotMade(b.ctx, image.Intent{ID: session.NewID("img_"), SessionID: b.id, Generation: generation}, snapshot)
+		})
+		count("BundleCommit", func() error {
+			return db.BundleCommit(b.ctx, bundle.Bundle{
+				ID: bundleID, SessionID: b.id, Generation: generation, SnapshotID: snapshot, Verified: true,
+			})
+		})
+		count("SandboxEnd", func() error { return db.SandboxEnd(b.ctx, b.id, generation, "hibernated") })
+		transit(session.Hibernating, session.Hibernated, session.EventSaved)
+		transit(session.Hibernated, session.Restoring, session.EventWake)
+		count("RevertDue", func() error {
+			_, due, err := db.RevertDue(b.ctx, b.id)
+			require.False(t, due)
+			return err
+		})
+		generation++
+		count("GenerationReserve", func() error { return db.GenerationReserve(b.ctx, b.id, generation, snapshot) })
+		count("SandboxRecord", func() error {
+			return db.SandboxRecord(b.ctx, b.id, generation, session.NewID("sb-"), session.SandboxReady, time.Now().Add(time.Hour))
+		})
+		count("BundleProve", func() error { return db.BundleProve(b.ctx, bundleID) })
+		transit(session.Restoring, session.Running, session.EventReady)
+	}
+	require.Equal(t, map[string]int64{
+		"hibernating": 3, "SnapshotMade": 2, "BundleCommit": 4, "SandboxEnd": 2, "hibernated": 3,
+		"RevertDue": 1, "restoring": 3, "GenerationReserve": 2, "SandboxRecord": 3, "BundleProve": 2, "running": 3,
+	}, trips)
 }
 
 // countingProxy counts the messages that clients send to Postgres, except those of the notifier.
