@@ -135,15 +135,19 @@ func (g *sandboxes) start(ctx context.Context, in SandboxRequest, from origin) (
 
 // startNow is start without the breaker.
 func (g *sandboxes) startNow(ctx context.Context, in SandboxRequest, from origin) (SandboxReady, *sandbox.Sandbox, error) {
-	deadline, err := g.reserve(ctx, in, from.image)
-	if err != nil {
+	if err := g.reserve(ctx, in, from.image); err != nil {
 		return SandboxReady{}, nil, err
 	}
 	command := g.serveCommand()
 	if from.outdated {
 		command = g.awaitingCommand(in.Generation)
 	}
-	env, err := g.serveEnv(ctx, in.SessionID, in.Generation)
+	var deadline time.Time
+	var env map[string]string
+	err := together(
+		func() (err error) { deadline, err = g.deadlineOf(ctx, in); return err },
+		func() (err error) { env, err = g.serveEnv(ctx, in.SessionID, in.Generation); return err },
+	)
 	if err != nil {
 		return SandboxReady{}, nil, err
 	}
@@ -163,18 +167,22 @@ func (g *sandboxes) startNow(ctx context.Context, in SandboxRequest, from origin
 	}
 	g.Logger.InfoContext(ctx, "sandbox is there", slog.String("session_id", in.SessionID),
 		slog.Int64("generation", in.Generation), slog.String("sandbox_id", sb.ID()), slog.Bool("adopted", adopted))
-	if err := g.store.SandboxRecord(ctx, in.SessionID, in.Generation, sb.ID(), session.SandboxStarting, deadline); err != nil {
-		return SandboxReady{}, nil, stored(err)
-	}
-	if err := g.endOlder(ctx, in.SessionID, in.Generation); err != nil {
-		return SandboxReady{}, nil, err
+	record := func(ctx context.Context) error {
+		if err := g.store.SandboxRecord(ctx, in.SessionID, in.Generation, sb.ID(), session.SandboxStarting, deadline); err != nil {
+			return stored(err)
+		}
+		return g.endOlder(ctx, in.SessionID, in.Generation)
 	}
 	if from.outdated {
+		if err := record(ctx); err != nil {
+			return SandboxReady{}, nil, err
+		}
 		if err := g.replaceRunner(ctx, sb, in.Generation); err != nil {
 			return SandboxReady{}, nil, g.spentOr(ctx, in, sb, err)
 		}
+		record = func(context.Context) error { return nil }
 	}
-	if err := g.settleIn(ctx, in, sb, from.meanwhile); err != nil {
+	if err := g.settleIn(ctx, in, sb, record, from.meanwhile); err != nil {
 		return SandboxReady{}, nil, err
 	}
 	if err := g.store.SandboxRecord(ctx, in.SessionID, in.Generation, sb.ID(), session.SandboxReady, deadline); err != nil {
@@ -183,8 +191,22 @@ func (g *sandboxes) startNow(ctx context.Context, in SandboxRequest, from origin
 	return SandboxReady{Generation: in.Generation, SandboxID: sb.ID(), Deadline: deadline}, sb, nil
 }
 
-// settleIn waits for the runner of a sandbox, and for the concurrent task.
-func (g *sandboxes) settleIn(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, meanwhile func(context.Context, *sandbox.Sandbox) error) error {
+// settleIn waits for the runner of a sandbox, for its record, and for the concurrent task. What the record refuses is not
+// waited for.
+func (g *sandboxes) settleIn(
+	ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, record func(context.Context) error, meanwhile func(context.Context, *sandbox.Sandbox) error,
+) error {
+	outer := ctx
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	recorded := make(chan error, 1)
+	go func() {
+		err := record(outer)
+		if err != nil {
+			cancel()
+		}
+		recorded <- err
+	}()
 	other := make(chan error, 1)
 	go func() {
 		var err error
@@ -197,6 +219,9 @@ func (g *sandboxes) settleIn(ctx context.Context, in SandboxRequest, sb *sandbox
 	err := g.awake(ctx, sb, in.SessionID, in.Generation, 30*time.Second)
 	awake()
 	meanwhileErr := <-other
+	if err := <-recorded; err != nil {
+		return err
+	}
 	switch {
 	case err != nil && (ctx.Err() != nil || unreached(err)):
 		return err // the next attempt finds it
@@ -206,23 +231,24 @@ func (g *sandboxes) settleIn(ctx context.Context, in SandboxRequest, sb *sandbox
 	return g.spentOr(ctx, in, sb, meanwhileErr)
 }
 
-// reserve records the intent to create the sandbox of a generation and returns its deadline, which
-// counts from the first attempt because the sandbox may exist already. GenerationSpent if an
-// earlier attempt has ended it.
-func (g *sandboxes) reserve(ctx context.Context, in SandboxRequest, image string) (deadline time.Time, err error) {
-	err = g.store.GenerationReserve(ctx, in.SessionID, in.Generation, image)
+// reserve records the intent to create the sandbox of a generation. GenerationSpent if an earlier attempt has ended it.
+func (g *sandboxes) reserve(ctx context.Context, in SandboxRequest, image string) error {
+	err := g.store.GenerationReserve(ctx, in.SessionID, in.Generation, image)
 	if failure.CodeOf(err) == failure.IllegalState {
 		s, getErr := g.store.SessionGet(ctx, in.SessionID)
 		if getErr != nil {
-			return time.Time{}, stored(getErr)
+			return stored(getErr)
 		}
 		if !s.Status.Final() {
-			return time.Time{}, final(GenerationSpent, err)
+			return final(GenerationSpent, err)
 		}
 	}
-	if err != nil {
-		return time.Time{}, stored(err)
-	}
+	return stored(err)
+}
+
+// deadlineOf returns the deadline of a sandbox whose generation is reserved. It counts from the first attempt, because the
+// sandbox may exist already.
+func (g *sandboxes) deadlineOf(ctx context.Context, in SandboxRequest) (time.Time, error) {
 	rows, err := g.store.SandboxesOpen(ctx, in.SessionID)
 	if err != nil {
 		return time.Time{}, stored(err)

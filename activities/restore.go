@@ -140,24 +140,31 @@ func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle bu
 		found, err = g.verify(ctx, sb, bundle.Manifest)
 		return err
 	}
+	var handedFrom string
+	var due bool
+	handOff := func() (err error) {
+		handedFrom, due, err = g.store.HandOff(ctx, in.SessionID)
+		return stored(err)
+	}
 	var ready SandboxReady
 	var sb *sandbox.Sandbox
 	var err error
 	if from.snapshot {
-		from.meanwhile = compare
+		from.meanwhile = func(ctx context.Context, sb *sandbox.Sandbox) error {
+			return together(func() error { return compare(ctx, sb) }, handOff)
+		}
 		ready, sb, err = g.startFromSnapshot(ctx, in, from)
 	} else {
 		from = origin{}
 		if from.image, err = g.image(ctx, in.SessionID); err == nil {
 			ready, sb, err = g.start(ctx, in, from)
 		}
+		if err == nil {
+			err = handOff()
+		}
 	}
 	if err != nil {
 		return SandboxReady{}, err
-	}
-	handedFrom, due, err := g.store.HandOff(ctx, in.SessionID)
-	if err != nil {
-		return SandboxReady{}, stored(err)
 	}
 	if from.snapshot && handedFrom != "" {
 		if err := g.installAgent(ctx, in.SessionID, sb); err != nil {
@@ -261,13 +268,19 @@ func (g *restores) passingIfLost(ctx context.Context, sb *sandbox.Sandbox, err e
 // unused finds the newest sandbox that became ready and in which the session has not worked. It
 // skips one whose setup used settings that have changed since.
 func (g *restores) unused(ctx context.Context, in SandboxRequest) (session.SandboxRow, bool, error) {
-	rows, err := g.store.SandboxesOpen(ctx, in.SessionID)
+	var rows []session.SandboxRow
+	var head bundle.Bundle
+	err := together(
+		func() (err error) { rows, err = g.store.SandboxesOpen(ctx, in.SessionID); return stored(err) },
+		func() (err error) {
+			if head, err = g.store.BundleHead(ctx, in.SessionID); failure.CodeOf(err) == failure.NoBundle {
+				return nil
+			}
+			return stored(err)
+		},
+	)
 	if err != nil {
-		return session.SandboxRow{}, false, stored(err)
-	}
-	head, err := g.store.BundleHead(ctx, in.SessionID)
-	if err != nil && failure.CodeOf(err) != failure.NoBundle {
-		return session.SandboxRow{}, false, stored(err)
+		return session.SandboxRow{}, false, err
 	}
 	for _, row := range rows {
 		saved := row.Generation == head.Generation && !head.Checkpoint
@@ -356,16 +369,24 @@ func blamesImage(err error) bool {
 // startFromSnapshot is start from a snapshot. If the snapshot may be the cause of a failure,
 // another create after a pause confirms it.
 func (g *restores) startFromSnapshot(ctx context.Context, in SandboxRequest, from origin) (SandboxReady, *sandbox.Sandbox, error) {
-	failed, err := g.store.SandboxesFailed(ctx, in.SessionID, from.image)
+	var failed int64
+	var exists bool
+	var resolveErr error // matters only if the snapshot is used
+	err := together(
+		func() (err error) {
+			failed, err = g.store.SandboxesFailed(ctx, in.SessionID, from.image)
+			return stored(err)
+		},
+		func() error { exists, resolveErr = g.resolves(ctx, from.image); return nil },
+	)
 	if err != nil {
-		return SandboxReady{}, nil, stored(err)
+		return SandboxReady{}, nil, err
 	}
 	if failed >= maxFailedSandboxes {
 		return SandboxReady{}, nil, &unusableError{fmt.Errorf("the runner did not start in %d sandboxes of snapshot %s", failed, from.image)}
 	}
-	exists, err := g.resolves(ctx, from.image)
-	if err != nil {
-		return SandboxReady{}, nil, err
+	if resolveErr != nil {
+		return SandboxReady{}, nil, resolveErr
 	}
 	if !exists {
 		if err := g.checkEnvironment(ctx, from.image); err != nil {
@@ -479,13 +500,20 @@ func (g *restores) repairTranscripts(ctx context.Context, in SandboxRequest, sb 
 		r.Kind = receipt.Fresh
 		return r, nil
 	}
-	agent, err := g.updateTranscripts(ctx, sb, in, bundle.Manifest, found.differing)
+	var agent agentFiles
+	var reached []transcript.Limit
+	err := together(
+		func() (err error) {
+			agent, err = g.updateTranscripts(ctx, sb, in, bundle.Manifest, found.differing)
+			return err
+		},
+		func() (err error) {
+			reached, err = g.store.TranscriptLimitsReached(ctx, in.SessionID)
+			return stored(err)
+		},
+	)
 	if err != nil {
 		return r, err
-	}
-	reached, err := g.store.TranscriptLimitsReached(ctx, in.SessionID)
-	if err != nil {
-		return r, stored(err)
 	}
 	r.Missing = append(r.Missing, agent.missing...)
 	r.Unchecked = agent.unchecked

@@ -122,9 +122,13 @@ func (g *runners) serveEnv(ctx context.Context, sessionID string, generation int
 	if err != nil {
 		return nil, stored(err)
 	}
-	token, err := g.deriveToken(session.SandboxKey{SessionID: sessionID, Generation: generation}, id)
+	key := session.SandboxKey{SessionID: sessionID, Generation: generation}
+	token, err := g.deriveToken(key, id)
 	if err != nil {
 		return nil, err
+	}
+	if id != "" {
+		g.linkKeys.remember(key, id)
 	}
 	return map[string]string{runner.TokenVariable: runner.TokenHash(token)}, nil
 }
@@ -150,31 +154,45 @@ const sealBatch = 8 << 20
 // seal stops the agent, stores the rest of its transcripts and file changes, and returns the
 // manifest.
 func (g *runners) seal(ctx context.Context, sessionID string, generation int64, sb *sandbox.Sandbox, grace time.Duration) (manifest.Manifest, error) {
-	token, err := g.runnerToken(ctx, sessionID, generation)
+	var token string
+	var known []transcript.Position
+	var position workspacefile.Position
+	var masker *secret.Masker
+	var command *sandbox.Process // waits for its request
+	err := together(
+		func() (err error) { token, err = g.runnerToken(ctx, sessionID, generation); return err },
+		func() (err error) { known, err = g.store.TranscriptPositions(ctx, sessionID); return stored(err) },
+		func() (err error) { position, err = g.store.FilesPosition(ctx, sessionID); return stored(err) },
+		func() (err error) {
+			if masker, err = g.Masks.Masker(ctx); err != nil {
+				return fmt.Errorf("read the secrets to mask: %w", err)
+			}
+			return nil
+		},
+		func() (err error) {
+			if command, err = openSeal(ctx, sb); err != nil {
+				return fmt.Errorf("seal: %w", err)
+			}
+			return nil
+		},
+	)
 	if err != nil {
+		if command != nil {
+			_ = command.Close() // it ends without a request, and changes nothing
+		}
 		return manifest.Manifest{}, err
-	}
-	known, err := g.store.TranscriptPositions(ctx, sessionID)
-	if err != nil {
-		return manifest.Manifest{}, stored(err)
-	}
-	position, err := g.store.FilesPosition(ctx, sessionID)
-	if err != nil {
-		return manifest.Manifest{}, stored(err)
-	}
-	masker, err := g.Masks.Masker(ctx)
-	if err != nil {
-		return manifest.Manifest{}, fmt.Errorf("read the secrets to mask: %w", err)
 	}
 	request := runner.SealRequest{Token: token, Known: known, Grace: grace, FilesFrom: &position}
 	store := g.sealStore(ctx, sessionID, position, generation, masker)
-	sealed, err := g.sealOnce(ctx, sb, request, store)
+	sealed, err := sealOnce(ctx, command, request, store)
 	if err == nil && !sealed.Files { // the list of a large workspace takes longer than all the rest, and is seldom needed
 		request.FilesFrom, request.Files = nil, &position
 		if request.KnownFiles, err = g.store.FilesKnown(ctx, sessionID); err != nil {
 			return manifest.Manifest{}, stored(err)
 		}
-		sealed, err = g.sealOnce(ctx, sb, request, store)
+		if command, err = openSeal(ctx, sb); err == nil {
+			sealed, err = sealOnce(ctx, command, request, store)
+		}
 	}
 	if err != nil {
 		return manifest.Manifest{}, fmt.Errorf("seal: %w", err)
@@ -182,15 +200,16 @@ func (g *runners) seal(ctx context.Context, sessionID string, generation int64, 
 	return sealed.Manifest.Bounded(), nil
 }
 
-// sealOnce runs the seal command in a sandbox, and passes its output to store, with nil at the end.
-func (g *runners) sealOnce(ctx context.Context, sb *sandbox.Sandbox, request runner.SealRequest, store func(runner.Message) error) (runner.Seal, error) {
-	e := runner.DefaultPaths().Seal(request)
-	process, err := sb.Exec(ctx, sandbox.ExecSpec{Argv: e.Argv, Timeout: sealTimeout})
-	if err != nil {
-		return runner.Seal{}, err
-	}
+// openSeal starts the seal command in a sandbox. It does nothing until it has its request.
+func openSeal(ctx context.Context, sb *sandbox.Sandbox) (*sandbox.Process, error) {
+	argv := runner.DefaultPaths().Seal(runner.SealRequest{}).Argv
+	return sb.Exec(ctx, sandbox.ExecSpec{Argv: argv, Timeout: sealTimeout})
+}
+
+// sealOnce gives the seal command its request, and passes its output to store, with nil at the end.
+func sealOnce(ctx context.Context, process *sandbox.Process, request runner.SealRequest, store func(runner.Message) error) (runner.Seal, error) {
 	defer process.Close() // only closes the link
-	if _, err := process.Stdin.Write(e.Stdin); err != nil {
+	if _, err := process.Stdin.Write(runner.DefaultPaths().Seal(request).Stdin); err != nil {
 		return runner.Seal{}, err
 	}
 	if err := process.Stdin.Close(); err != nil {

@@ -76,15 +76,21 @@ func (g *bundles) released(ctx context.Context, in SaveRequest) bool {
 }
 
 func (g *bundles) save(ctx context.Context, in SaveRequest) (Saved, error) {
-	if err := g.store.WorkflowCheck(ctx, in.SessionID); err != nil {
-		return Saved{}, stored(err) // the agent would be stopped for it
+	var saved Saved
+	var before bool
+	err := together(
+		func() error { return stored(g.store.WorkflowCheck(ctx, in.SessionID)) }, // the agent would be stopped for it
+		func() (err error) { saved, before, err = g.savedBefore(ctx, in); return err },
+	)
+	if err != nil {
+		return Saved{}, err
 	}
 	in, wanted, err := g.unsavedOf(ctx, in)
 	if err != nil || !wanted {
 		return Saved{}, err
 	}
-	if saved, ok, err := g.savedBefore(ctx, in); ok || err != nil {
-		return saved, err
+	if before {
+		return saved, nil
 	}
 	sb := g.Sandbox.Open(in.SandboxID)
 	sealed := await(ctx, "the runner in the sandbox to stop the agent")
@@ -93,10 +99,14 @@ func (g *bundles) save(ctx context.Context, in SaveRequest) (Saved, error) {
 	if err != nil {
 		return Saved{}, lostOr(ctx, sb, err)
 	}
-	if manifest.LastSeq, err = g.Log.Position(ctx, in.SessionID); err != nil {
-		return Saved{}, stored(err)
-	}
-	snapshot, err := g.snapshot(ctx, in.SessionID, in.Generation, sb, lostOr)
+	var snapshot string
+	err = together(
+		func() (err error) { manifest.LastSeq, err = g.Log.Position(ctx, in.SessionID); return stored(err) },
+		func() (err error) {
+			snapshot, err = g.snapshot(ctx, in.SessionID, in.Generation, sb, lostOr)
+			return err
+		},
+	)
 	if err != nil {
 		return Saved{}, err
 	}
