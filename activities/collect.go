@@ -211,7 +211,7 @@ func (l *look) findStrays(ctx context.Context) error {
 			return err
 		}
 		if stray > 0 {
-			l.Logger.WarnContext(ctx, "deleting images of the provider that no record names", slog.Int("images", stray))
+			l.Logger.WarnContext(ctx, "deleting provider images that no record references", slog.Int("images", stray))
 		}
 	}
 	_, err = l.store.ImageIntentsForget(ctx, HiddenAge)

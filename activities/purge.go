@@ -275,7 +275,7 @@ func (p *Purger) retain(ctx context.Context) error {
 	if p.retention.Terminated > 0 {
 		n, err := p.store.PurgeTerminated(ctx, p.retention.Terminated, purgesOpen)
 		if n > 0 {
-			p.Logger.InfoContext(ctx, "sessions are purged because they were terminated long ago", slog.Int("sessions", n))
+			p.Logger.InfoContext(ctx, "purging terminated sessions whose retention has expired", slog.Int("sessions", n))
 		}
 		failed = err
 	}

@@ -87,7 +87,7 @@ func (w *Webhooks) attempt(ctx context.Context, due webhook.Due) (*webhook.Attem
 	}
 	secrets, err := w.open(due)
 	if err != nil {
-		w.Logger.ErrorContext(ctx, "the secret of a webhook does not open", slog.String("webhook_id", due.Endpoint.ID), slog.Any("error", err))
+		w.Logger.ErrorContext(ctx, "could not decrypt the secret of a webhook", slog.String("webhook_id", due.Endpoint.ID), slog.Any("error", err))
 		return fails(webhook.ReasonSecretUnknown)
 	}
 	body, err := json.Marshal(webhook.MessageOf(*due.Event))

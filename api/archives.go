@@ -97,7 +97,7 @@ func (s *archives) export(c echo.Context) error {
 	if err == nil || !out.response.Committed {
 		return err
 	}
-	s.logger.LogAttrs(ctx, slog.LevelWarn, "an archive was not sent to its end", slog.String("bundle_id", id), slog.Any("error", err))
+	s.logger.LogAttrs(ctx, slog.LevelWarn, "archive download was interrupted", slog.String("bundle_id", id), slog.Any("error", err))
 	panic(http.ErrAbortHandler) // so that the response does not look complete
 }
 

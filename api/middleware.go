@@ -119,7 +119,7 @@ func (s *Server) recoverPanics(next echo.HandlerFunc) echo.HandlerFunc {
 func (s *Server) refuseForeignHosts(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if s.cfg.WithoutKey && !loopback(c.Request().Host) {
-			return failure.Errorf(failure.Forbidden, "without a key this server answers to localhost and loopback addresses only, not to %q", c.Request().Host)
+			return failure.Errorf(failure.Forbidden, "without a key, this server accepts requests for localhost and loopback addresses only, not for %q", c.Request().Host)
 		}
 		return next(c)
 	}

@@ -267,10 +267,10 @@ func (o *object) profile() profile.Profile {
 func wrongShape(name string, err error) string {
 	if err != nil {
 		if _, field, ok := strings.Cut(err.Error(), "unknown field "); ok {
-			return "has a field that is not known: " + strings.Trim(field, `"`)
+			return "has an unknown field: " + strings.Trim(field, `"`)
 		}
 	}
-	return "is not of the shape that the API document gives for " + name
+	return "does not match the schema in the API document for " + name
 }
 
 // profileRef takes the profile of a session: the id or the name of one, or ID@VERSION.

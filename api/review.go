@@ -73,7 +73,7 @@ func reviewPrompt(instructions string, d *workspacefile.Diff) string {
 	}
 	how := "read the files"
 	if d == nil || d.FilesChanged == 0 {
-		b.WriteString("\nNo difference from the beginning of the session was recorded up to now.\n")
+		b.WriteString("\nNo changes since the beginning of the session have been recorded.\n")
 	} else {
 		fmt.Fprintf(&b, "\nThese files differ from the beginning of the session (files: %d, lines: +%d -%d):\n", d.FilesChanged, d.Additions, d.Deletions)
 		listed := d.Files[:min(len(d.Files), maxReviewFiles)]
@@ -91,7 +91,7 @@ func reviewPrompt(instructions string, d *workspacefile.Diff) string {
 			how = "use git diff " + d.Base + ", and read the files"
 		}
 	}
-	fmt.Fprintf(&b, "\nTo see the changes, %s. Look for mistakes, for what is not tested, and for what is hard to understand. "+
+	fmt.Fprintf(&b, "\nTo see the changes, %s. Look for mistakes, missing tests, and code that is hard to understand. "+
 		"Report the result with the tool %s of the server %s; if you do not have it, answer with the result.\n", how, agenttool.ReportReview, agenttool.Server)
 	return b.String()
 }

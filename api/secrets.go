@@ -75,13 +75,13 @@ func (s *secrets) secretPut(c echo.Context) error {
 	}
 	hosts := body.hosts("hosts")
 	if len(hosts) > 0 && strings.HasPrefix(name, secret.GitName("")) {
-		body.wrong("hosts", "must not be given for %s, which goes to the host in its name", name)
+		body.wrong("hosts", "must not be given for %s, whose name contains its host", name)
 	}
 	if err := body.done(); err != nil {
 		return err
 	}
 	if s.cfg.Secrets == nil {
-		return failure.Errorf(failure.Unavailable, "this api has no OVERWINTER_SECRET_KEY, so it cannot seal secrets")
+		return failure.Errorf(failure.Unavailable, "this api has no OVERWINTER_SECRET_KEY, so it cannot encrypt secrets")
 	}
 	sealed := s.cfg.Secrets.Seal(name, secret.NewValue(value))
 	info, created, err := s.store.SecretPut(c.Request().Context(), name, sealed, hosts...)

@@ -152,7 +152,7 @@ func (c Config) withDefaults() (Config, error) {
 	case c.Agents == nil:
 		return c, errors.New("api: Agents is required")
 	case c.WithoutKey && !c.Key.Empty():
-		return c, errors.New("api: WithoutKey is set, and so is Key")
+		return c, errors.New("api: WithoutKey and Key are both set")
 	case !c.WithoutKey && len(c.Key.Reveal()) < MinKeyLength:
 		return c, fmt.Errorf("api: Key has %d bytes; at least %d are required", len(c.Key.Reveal()), MinKeyLength)
 	}

@@ -243,7 +243,7 @@ func (s *Server) modelWarnings(agentName, model string) []resource.WarningJSON {
 	}
 	return []resource.WarningJSON{{
 		Code: "model_unlisted", Field: "options.model",
-		Detail: fmt.Sprintf("the agent %s lists no model %q, which it gets unchanged; GET /api/agents has its list", agentName, model),
+		Detail: fmt.Sprintf("the agent %s does not list the model %q, which is passed on unchanged; GET /api/agents lists its models", agentName, model),
 	}}
 }
 

@@ -401,7 +401,7 @@ func (k *socketConn) answer(ctx context.Context, r socketRequest, requestID stri
 		return socket.Message{Type: socket.TypePong}, nil
 	}
 	if k.sessionID == "" {
-		return socket.Message{}, invalid("type", "must be ping: this WebSocket is of all sessions")
+		return socket.Message{}, invalid("type", "must be ping: this WebSocket follows all sessions")
 	}
 	if user := k.member.viewer.User.ID; r.Type == "answer" && user != "" {
 		r.answeredBy(user)

@@ -103,7 +103,7 @@ func (s *transcripts) interrupted(ctx context.Context, out *transcriptWriter, er
 	if err == nil || !out.response.Committed {
 		return err
 	}
-	s.logger.LogAttrs(ctx, slog.LevelWarn, "a transcript was not sent to its end", slog.Any("error", err))
+	s.logger.LogAttrs(ctx, slog.LevelWarn, "transcript download was interrupted", slog.Any("error", err))
 	panic(http.ErrAbortHandler)
 }
 

@@ -119,7 +119,9 @@ func (s *webhooks) kept(handler echo.HandlerFunc) echo.HandlerFunc {
 	if s.store != nil {
 		return handler
 	}
-	return func(echo.Context) error { return failure.Errorf(failure.NotSupported, "this api keeps no webhooks") }
+	return func(echo.Context) error {
+		return failure.Errorf(failure.NotSupported, "this api does not support webhooks")
+	}
 }
 
 func webhookID(c echo.Context) (string, error) {
@@ -191,7 +193,7 @@ func (s *webhooks) reveal(c echo.Context, status int, e webhook.Endpoint, value 
 
 func (s *webhooks) newSecret(id string) (value secret.Value, sealed []byte, err error) {
 	if s.cfg.Secrets == nil {
-		return value, nil, failure.Errorf(failure.Unavailable, "this api has no OVERWINTER_SECRET_KEY, so it cannot seal the secret of a webhook")
+		return value, nil, failure.Errorf(failure.Unavailable, "this api has no OVERWINTER_SECRET_KEY, so it cannot encrypt the secret of a webhook")
 	}
 	value = webhook.NewSecret()
 	return value, s.cfg.Secrets.Seal(webhook.SealName(id), value), nil

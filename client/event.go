@@ -197,7 +197,7 @@ type NetworkData struct {
 	Count    int    `json:"count"`
 }
 
-// DeadlineData says what happens to the session at a time, unless something happens before.
+// DeadlineData says what happens to the session at a time, unless something happens first.
 type DeadlineData struct {
 	Kind string `json:"kind"` // sleep or expiry
 	At   Time   `json:"at"`

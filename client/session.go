@@ -40,7 +40,7 @@ type Session struct {
 	IdleTimeout  Duration   `json:"idleTimeout"`
 	// IdleTimeoutSeconds is IdleTimeout as a number.
 	IdleTimeoutSeconds float64 `json:"idleTimeoutSeconds"`
-	// SleepsAt is when it hibernates unless something happens before, ExpiresAt when it leaves its sandbox because of the
+	// SleepsAt is when it hibernates unless something happens first, ExpiresAt when it leaves its sandbox because of the
 	// provider's limit, NextCheckpointAt when it is saved next.
 	SleepsAt         *Time           `json:"sleepsAt"`
 	ExpiresAt        *Time           `json:"expiresAt"`

@@ -26,7 +26,7 @@ var sessionSearchAttributes = map[string]enumspb.IndexedValueType{
 type commands struct {
 	Serve  serveOptions `cmd:"" help:"Run the server until SIGTERM or Ctrl-C."`
 	Server struct {
-		StartDev serveOptions `cmd:"" name:"start-dev" help:"The same, under the name that the Temporal SDK's test suite calls."`
+		StartDev serveOptions `cmd:"" name:"start-dev" help:"Same as serve; the Temporal SDK's test suite uses this name."`
 	} `cmd:"" hidden:""`
 }
 

@@ -196,7 +196,7 @@ func TestSearchAttributesAreThereFromTheStart(t *testing.T) {
 	server.terminate(t)
 	refused := launch(t, asServer, b.args("--search-attribute", "OverwinterTries=Keyword"))
 	require.Error(t, refused.waitExit(t))
-	require.Contains(t, refused.stderr.text(), "search attribute OverwinterTries: exists as Int, wanted as Keyword")
+	require.Contains(t, refused.stderr.text(), "search attribute OverwinterTries: exists with type Int, want Keyword")
 
 	// Another namespace in the same file has different attributes.
 	b.start(t, "--namespace", "second", "--retention", "48h")

@@ -52,7 +52,7 @@ func TestASessionIsReverted(t *testing.T) {
 	require.Contains(t, s.text(t, id), "I have had 3 prompts")
 
 	files := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id+"/transcript", nil)
-	require.NotContains(t, fmt.Sprint(files), "the second thing said", "it is not stored any more")
+	require.NotContains(t, fmt.Sprint(files), "the second thing said", "it is no longer stored")
 	stream.all(t)
 }
 

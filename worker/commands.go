@@ -125,6 +125,6 @@ func (r CommandRelay) signal(ctx context.Context, logger *slog.Logger, u backlog
 	if err != nil {
 		return err
 	}
-	logger.InfoContext(ctx, "signalled again for a pending command", slog.String("session_id", u.SessionID), slog.Bool("stop", u.Stop))
+	logger.InfoContext(ctx, "re-sent command signal", slog.String("session_id", u.SessionID), slog.Bool("stop", u.Stop))
 	return nil
 }

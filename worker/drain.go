@@ -133,7 +133,7 @@ func (d *drain) announce(ctx context.Context, awake []backlog.Awake) {
 			runs++
 		}
 	}
-	d.logger.WarnContext(ctx, "sessions are put to sleep before the worker stops; runs in progress are interrupted after a while",
+	d.logger.WarnContext(ctx, "hibernating the sessions before the worker stops; runs in progress are interrupted at the drain timeout",
 		slog.Int("sessions", len(awake)), slog.Int("runs", runs), slog.Duration("interrupted_after", d.Timeout))
 }
 

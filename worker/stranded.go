@@ -30,7 +30,7 @@ func (w *Worker) moveStranded(ctx context.Context) error {
 		}
 		moved, err := w.moveOnce(ctx)
 		if moved > 0 {
-			w.config.Logger.WarnContext(ctx, "workflows were pinned to a build without workers; they start again on the current one", slog.Int("workflows", moved))
+			w.config.Logger.WarnContext(ctx, "restarted workflows on the current build; their build has no workers", slog.Int("workflows", moved))
 		}
 		if err != nil && ctx.Err() == nil {
 			w.config.Logger.WarnContext(ctx, "could not look for workflows whose build has no workers; retrying", slog.Any("error", err))

@@ -15,7 +15,7 @@ func (l *life) revert(ctx workflow.Context) error {
 		SessionID: l.id, Generation: l.generation, SandboxID: l.sandboxID, PromptID: l.wants.Revert,
 	}
 	command := l.pendingID(session.CommandRevert)
-	again, err, recordErr := l.try(ctx, problem.RevertDelayed, "take the agent back to before prompt "+request.PromptID, control.RevertSession, request, nil)
+	again, err, recordErr := l.try(ctx, problem.RevertDelayed, "revert the agent to its state before prompt "+request.PromptID, control.RevertSession, request, nil)
 	switch {
 	case recordErr != nil:
 		return recordErr

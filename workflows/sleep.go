@@ -52,7 +52,7 @@ func (l *life) rest(ctx workflow.Context, doing string) error {
 		l.wait(ctx, doing, putAway)
 		return nil
 	}
-	if err := l.record(ctx, "put the session away", control.CloseSession, activities.SessionRef{SessionID: l.id}, nil); err != nil {
+	if err := l.record(ctx, "unload the session", control.CloseSession, activities.SessionRef{SessionID: l.id}, nil); err != nil {
 		return err
 	}
 	l.drain(ctx)

@@ -79,7 +79,7 @@ func (l *life) runTurn(ctx workflow.Context, run session.Processing) error {
 // giveBack returns the prompt of a run that never reached the agent to its place in the queue.
 func (l *life) giveBack(ctx workflow.Context, run session.Processing, reason string) error {
 	ref := activities.SettleRequest{RunID: run.RunID, Reason: reason}
-	if err := l.record(ctx, "put the prompt back", control.ReturnRun, ref, nil); err != nil {
+	if err := l.record(ctx, "return the prompt to the queue", control.ReturnRun, ref, nil); err != nil {
 		return err
 	}
 	l.queue.Requeue(session.QueuedPrompt{ID: run.PromptID, Ordinal: run.Ordinal})

@@ -114,7 +114,7 @@ func (l *life) note(ctx workflow.Context) error {
 func (l *life) nextStep() string {
 	switch l.state {
 	case session.Error:
-		return "correct what the reason names, then `overwinter session recover " + l.id + "`; or `session stop` to end it"
+		return "fix the cause, then `overwinter session recover " + l.id + "`; or `session stop` to end it"
 	case session.Hibernated:
 		if l.parked != nil {
 			return "answer the question of the agent, which waits: `overwinter session answer " + l.id + "`"
@@ -138,9 +138,9 @@ func (l *life) why(doing string, until time.Time) string {
 	case l.turn != nil:
 		return "reads pending work during the turn: " + doing
 	case l.state == session.Running && until.Equal(l.moveAt()):
-		return "moves to a new sandbox, as this one reaches the end of its life"
+		return "moves to a new sandbox, because this one reaches its maximum lifetime"
 	case l.state == session.Running && until.Equal(l.idleAt()):
-		return "hibernates, unless something happens before"
+		return "hibernates, unless something happens first"
 	case l.state == session.Error:
 		return "retries, or terminates the sandbox that it has kept"
 	case l.state == session.Hibernated && l.parked != nil:

@@ -412,7 +412,7 @@ func (w *world) transit(t session.Transition) error {
 		return final(activities.Fenced, "transition %d from %s does not follow %d to %s", t.No, t.From, w.transitionNo, w.state)
 	}
 	if i := slices.IndexFunc(w.commands, func(c session.Command) bool { return c.ID == t.Command }); t.Command != "" && w.commands[i].Status != session.CommandPending {
-		return final(activities.Fenced, "command %s is not pending any more", t.Command)
+		return final(activities.Fenced, "command %s is no longer pending", t.Command)
 	}
 	if t.Event == session.EventWake && t.Reason == session.ReasonPrompt && w.held {
 		w.say("the wake is refused: the queue is held")

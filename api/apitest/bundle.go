@@ -27,7 +27,7 @@ func (m *Store) BundleList(_ context.Context, id string, limit int, cursor strin
 	slices.Reverse(items)
 	from, err := strconv.Atoi("0" + cursor)
 	if err != nil || from > len(items) {
-		return nil, "", failure.Errorf(failure.Invalid, "the cursor is not one that was returned with a page")
+		return nil, "", failure.Errorf(failure.Invalid, "the cursor was not returned with a page")
 	}
 	items = items[from:]
 	if len(items) > limit {

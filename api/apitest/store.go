@@ -585,7 +585,7 @@ func (m *Store) ConversationPage(_ context.Context, id string, limit int, cursor
 	from := 0
 	if cursor != "" {
 		if from, err = strconv.Atoi(cursor); err != nil {
-			return conversation.Conversation{}, "", failure.Errorf(failure.Invalid, "the cursor is not one that was returned with a page")
+			return conversation.Conversation{}, "", failure.Errorf(failure.Invalid, "the cursor was not returned with a page")
 		}
 	}
 	page := conversation.Conversation{Seq: r.First + int64(len(r.Events)) - 1}
@@ -661,7 +661,7 @@ func (m *Store) transcript(id string, p transcript.Position) ([]byte, error) {
 			return f.Data[:p.Size], nil
 		}
 	}
-	return nil, failure.Errorf(failure.IllegalState, "the transcript is not stored any more")
+	return nil, failure.Errorf(failure.IllegalState, "the transcript is no longer stored")
 }
 
 // Ready implements api.Store.

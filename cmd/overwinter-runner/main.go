@@ -47,7 +47,7 @@ type serveCmd struct {
 	state
 	Home      string        `help:"The agent's home directory." default:"${home}" type:"path"`
 	Workspace string        `help:"The agent's working directory, whose files are watched." default:"${workspace}" type:"path"`
-	MaxPause  time.Duration `help:"Time for which the agent waits for a worker that handles nothing of what it prints. Default ${default}." default:"20s"`
+	MaxPause  time.Duration `help:"How long the agent waits for a worker that handles none of its output. Default ${default}." default:"20s"`
 }
 
 type attachCmd struct {

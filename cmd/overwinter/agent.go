@@ -15,7 +15,7 @@ import (
 // agentCmd shows the agents of the API.
 type agentCmd struct {
 	apiFlags
-	List agentListCmd `cmd:"" help:"List the agents, and the secrets that they lack."`
+	List agentListCmd `cmd:"" help:"List the agents and the secrets that each one is missing."`
 	Show agentShowCmd `cmd:"" help:"Show one agent."`
 }
 

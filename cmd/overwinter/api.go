@@ -38,7 +38,7 @@ type apiCmd struct {
 	corsFlags
 	webhookFlags
 
-	CollectWindow time.Duration `env:"OVERWINTER_COLLECT_WINDOW" default:"3s" placeholder:"DURATION" help:"How long prompts of the mode collect wait for another one after the newest, from 100ms to 1m. Default ${default}."`
+	CollectWindow time.Duration `env:"OVERWINTER_COLLECT_WINDOW" default:"3s" placeholder:"DURATION" help:"How long a prompt in collect mode waits for further prompts to join it, counted from the newest, from 100ms to 1m. Default ${default}."`
 
 	AllowLoopbackWithoutKey bool   `env:"OVERWINTER_ALLOW_LOOPBACK_WITHOUT_KEY" help:"Serve programs of this user and root without a key, on a loopback address only. For development."`
 	AllowUsers              string `name:"allow-users" env:"OVERWINTER_ALLOW_USERS" placeholder:"NAMES" help:"Other users of this machine that --allow-loopback-without-key serves, by name or ID, such as alice,1001; all for every user. Default: none."`
@@ -59,7 +59,7 @@ func (c *apiCmd) Validate() error {
 	}
 	if !c.Key.Empty() {
 		if len(c.Key.Reveal()) < api.MinKeyLength {
-			return fmt.Errorf("--api-key (OVERWINTER_API_KEY) has %d characters; at least %d are required (openssl rand -hex 24 makes one)", len(c.Key.Reveal()), api.MinKeyLength)
+			return fmt.Errorf("--api-key (OVERWINTER_API_KEY) has %d characters; at least %d are required (openssl rand -hex 24 generates one)", len(c.Key.Reveal()), api.MinKeyLength)
 		}
 		return nil
 	}
@@ -149,7 +149,7 @@ func (c *apiCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 	}
 	if keyring == nil {
 		logger.WarnContext(ctx, "OVERWINTER_SECRET_KEY is not set: secrets cannot be stored, transcripts cannot be read, and "+
-			"once secrets are stored, files, diffs and questions cannot be read; these requests are answered 503")
+			"once secrets are stored, files, diffs and questions cannot be read; these requests return 503")
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.Run(ctx, listener) })

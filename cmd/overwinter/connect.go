@@ -195,7 +195,7 @@ func runnerBinary(given string) (string, error) {
 		given = filepath.Join(filepath.Dir(self), "overwinter-runner")
 	}
 	if _, err := os.Stat(given); errors.Is(err, os.ErrNotExist) {
-		return "", fmt.Errorf("there is no %s: run make build, or name it with --runner-binary", given)
+		return "", fmt.Errorf("%s does not exist: run make build, or set --runner-binary", given)
 	} else if err != nil {
 		return "", fmt.Errorf("look for the runner: %w", err)
 	}

@@ -78,7 +78,7 @@ func storedLoopbackURLs(ctx context.Context, logger *slog.Logger, databaseURL, s
 	for name := range sealed {
 		value, err := keyring.Open(name, sealed[name])
 		if err != nil { // no agent is given it either
-			logger.WarnContext(ctx, "could not open secret", slog.String("secret", name), slog.Any("error", err))
+			logger.WarnContext(ctx, "could not decrypt secret", slog.String("secret", name), slog.Any("error", err))
 			continue
 		}
 		values[name] = value.Reveal()

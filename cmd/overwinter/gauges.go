@@ -38,13 +38,13 @@ type pool interface {
 // Descriptions of what Postgres counts. Every worker shows the same numbers.
 var (
 	sessionsDesc  = prometheus.NewDesc("overwinter_sessions", "Sessions by status and agent.", []string{"status", "agent"}, nil)
-	questionsDesc = prometheus.NewDesc("overwinter_questions_open", "Questions that wait for an answer.", nil, nil)
-	promptsDesc   = prometheus.NewDesc("overwinter_prompts", "Prompts that are not over, by status: queued or processing.", []string{"status"}, nil)
+	questionsDesc = prometheus.NewDesc("overwinter_questions_open", "Open questions.", nil, nil)
+	promptsDesc   = prometheus.NewDesc("overwinter_prompts", "Unfinished prompts, by status: queued or processing.", []string{"status"}, nil)
 	oldestDesc    = prometheus.NewDesc("overwinter_prompt_oldest_wait_seconds",
 		"How long the first prompt has waited whose session processes no other prompt and is not in error; 0 if there is none.", nil, nil)
 	imagesDesc   = prometheus.NewDesc("overwinter_images", "Images at the provider that wait to be deleted or found, by state.", []string{"state"}, nil)
 	breakersDesc = prometheus.NewDesc("overwinter_breaker_open",
-		"1 for each circuit breaker of starts of sandboxes that is open, by provider and agent; none otherwise.", []string{"provider", "agent"}, nil)
+		"1 for each open circuit breaker for sandbox starts, by provider and agent; none otherwise.", []string{"provider", "agent"}, nil)
 	upDesc = prometheus.NewDesc("overwinter_database_up", "1 if Postgres has counted within the last seconds, 0 if it could not.", nil, nil)
 )
 
@@ -140,7 +140,7 @@ func newPoolGauges(p pool) *poolGauges {
 		connections: prometheus.NewDesc("overwinter_database_connections",
 			"Connections of this process's pool to Postgres, by state: used, idle, or max, which is its size.", []string{"state"}, nil),
 		waited: prometheus.NewDesc("overwinter_database_connection_wait_seconds_total",
-			"Time that calls of this process have waited for a connection, together.", nil, nil),
+			"Total time that calls of this process have waited for a connection.", nil, nil),
 	}
 }
 

@@ -75,7 +75,7 @@ func boundTo(address net.Addr, next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !loopbackHost(r.Host) {
-			writeJSON(w, http.StatusForbidden, map[string]string{"status": "this address answers to localhost and loopback addresses only"})
+			writeJSON(w, http.StatusForbidden, map[string]string{"status": "this address accepts requests for localhost and loopback addresses only"})
 			return
 		}
 		next.ServeHTTP(w, r)

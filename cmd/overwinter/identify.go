@@ -28,7 +28,7 @@ func sessionID(ctx context.Context, api *client.Client, text string) (string, er
 	if text == newest {
 		page, err := api.SessionList(ctx, client.List{Limit: 1})
 		if err == nil && len(page.Items) == 0 {
-			err = fmt.Errorf("%s: there is no session yet", newest)
+			err = fmt.Errorf("%s: no session exists yet", newest)
 		}
 		if err != nil {
 			return "", err

@@ -24,7 +24,7 @@ type localModalCmd struct {
 	Isolation    string        `env:"OVERWINTER_LOCALMODAL_ISOLATION" default:"auto" placeholder:"LEVEL" help:"Isolation of the local Modal's sandboxes: namespaces, chroot, directory, or auto for the strongest that works here. Default ${default}."`
 	Network      string        `name:"sandbox-network" env:"OVERWINTER_SANDBOX_NETWORK" default:"${sandbox_network}" placeholder:"NETWORK" help:"Network of the local Modal's sandboxes: own (the internet without this machine and private addresses), shared (this machine's), or auto for own on the level namespaces. Default ${default}."`
 	HostPorts    string        `name:"sandbox-host-ports" env:"OVERWINTER_SANDBOX_HOST_PORTS" placeholder:"PORTS" help:"Ports of this machine's loopback interface that sandboxes with their own network reach as host.overwinter.internal, such as 8901,11434 or 8000-8099. Default: none."`
-	DrainTimeout time.Duration `env:"OVERWINTER_LOCALMODAL_DRAIN_TIMEOUT" placeholder:"DURATION" help:"How long a stop waits for clients to end their sandboxes, at most 2h. Default: not at all."`
+	DrainTimeout time.Duration `env:"OVERWINTER_LOCALMODAL_DRAIN_TIMEOUT" placeholder:"DURATION" help:"How long a stop waits for clients to end their sandboxes, at most 2h. Default: do not wait."`
 
 	sandboxLimitFlags
 }
@@ -89,7 +89,7 @@ func (c *localModalCmd) Run(ctx context.Context, logger *slog.Logger, s streams)
 // usage says how a client gets at the server without showing the token itself.
 func (c *localModalCmd) usage(url string) string {
 	if c.TokenID != "" {
-		return fmt.Sprintf("Clients need MODAL_SERVER_URL=%s and the token that this server was given.\n", url)
+		return fmt.Sprintf("Clients need MODAL_SERVER_URL=%s and this server's token.\n", url)
 	}
 	return fmt.Sprintf("Clients need this server's token:\n  export MODAL_SERVER_URL=%s; set -a; . '%s'; set +a\n",
 		url, strings.ReplaceAll(access.Path(c.DataDir), "'", `'\''`))

@@ -20,8 +20,8 @@ type profileCmd struct {
 	List     profileListCmd     `cmd:"" help:"List the profiles, newest first."`
 	Show     profileShowCmd     `cmd:"" help:"Print a profile as JSON."`
 	Create   profileCreateCmd   `cmd:"" help:"Create a profile from a JSON file."`
-	Update   profileUpdateCmd   `cmd:"" help:"Store the next version of a profile from a JSON file, such as an edited output of show."`
-	Delete   profileDeleteCmd   `cmd:"" help:"Delete a profile; sessions keep the versions that they have."`
+	Update   profileUpdateCmd   `cmd:"" help:"Store a new version of a profile from a JSON file, such as the edited output of show."`
+	Delete   profileDeleteCmd   `cmd:"" help:"Delete a profile; sessions keep the versions that they use."`
 	Versions profileVersionsCmd `cmd:"" help:"List the versions of a profile, newest first."`
 }
 

@@ -18,7 +18,7 @@ import (
 // remedies are the commands that help with an error of the API, whose detail names requests.
 var remedies = map[client.Code]string{
 	client.CodeSecretMissing: "overwinter secret set NAME stores one",
-	client.CodeInError:       "overwinter session recover ID tries again, after session update if need be",
+	client.CodeInError:       "overwinter session recover ID retries, after session update if necessary",
 }
 
 // Exit codes of the program.
@@ -55,7 +55,7 @@ type commands struct {
 	LocalModal localModalCmd `cmd:"" help:"Serve Modal's API on this machine, for any program that uses Modal's SDK."`
 	Migrate    migrateCmd    `cmd:"" help:"Manage the database schema."`
 	Session    sessionCmd    `cmd:"" help:"Manage sessions through the API."`
-	Run        runCmd        `cmd:"" help:"Manage runs through the API: one input at a session or a bundle, to its outcome."`
+	Run        runCmd        `cmd:"" help:"Manage runs through the API: one input to a session or a bundle, and its outcome."`
 	Secret     secretCmd     `cmd:"" help:"Manage secrets through the API, and the key that encrypts them."`
 	Profile    profileCmd    `cmd:"" help:"Manage profiles through the API: instructions, tools, files and permissions of agents."`
 	Agent      agentCmd      `cmd:"" help:"Show the agents of the API."`

@@ -15,7 +15,7 @@ import (
 // runCmd manages runs.
 type runCmd struct {
 	apiFlags
-	Start  runStartCmd  `cmd:"" help:"Run an input at a session or a bundle."`
+	Start  runStartCmd  `cmd:"" help:"Run an input in a session or from a bundle."`
 	List   runListCmd   `cmd:"" help:"List runs, newest first."`
 	Show   runShowCmd   `cmd:"" help:"Show a run."`
 	Cancel runCancelCmd `cmd:"" help:"Cancel a queued run, or interrupt a running one."`

@@ -44,7 +44,7 @@ func (c *secretRotateCmd) Run(ctx context.Context, logger *slog.Logger, s stream
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(s.stdout, "key %s: %d secrets sealed again, %d were current, %d do not open\n",
+	if _, err := fmt.Fprintf(s.stdout, "key %s: %d secrets re-encrypted, %d already current, %d cannot be decrypted\n",
 		keyring.KeyID(), secrets.changed, secrets.current, secrets.failed); err != nil {
 		return err
 	}
@@ -56,14 +56,14 @@ func (c *secretRotateCmd) Run(ctx context.Context, logger *slog.Logger, s stream
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(s.stdout, "%d parts of archives sealed again, %d do not open\n", archived, unreadArchived); err != nil {
+	if _, err := fmt.Fprintf(s.stdout, "%d parts of archives re-encrypted, %d cannot be decrypted\n", archived, unreadArchived); err != nil {
 		return err
 	}
 	states, unreadStates, err := db.RunsReseal(ctx)
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(s.stdout, "%d states of turns sealed again, %d do not open\n", states, unreadStates); err != nil {
+	if _, err := fmt.Fprintf(s.stdout, "%d states of turns re-encrypted, %d cannot be decrypted\n", states, unreadStates); err != nil {
 		return err
 	}
 	unreadEndpoints, err := resealWebhooks(ctx, db, keyring, s)
@@ -71,16 +71,16 @@ func (c *secretRotateCmd) Run(ctx context.Context, logger *slog.Logger, s stream
 		return err
 	}
 	if unreadEndpoints > 0 {
-		return fmt.Errorf("%d secrets of webhooks do not open with any key; pass the missing key in OVERWINTER_SECRET_KEY_PREVIOUS, or rotate them", unreadEndpoints)
+		return fmt.Errorf("%d secrets of webhooks cannot be decrypted with any key; pass the missing key in OVERWINTER_SECRET_KEY_PREVIOUS, or rotate them", unreadEndpoints)
 	}
 	if unreadStates > 0 {
-		return fmt.Errorf("%d states of turns do not open with any key; pass the missing key in OVERWINTER_SECRET_KEY_PREVIOUS", unreadStates)
+		return fmt.Errorf("%d states of turns cannot be decrypted with any key; pass the missing key in OVERWINTER_SECRET_KEY_PREVIOUS", unreadStates)
 	}
 	if unread > 0 {
-		return fmt.Errorf("%d parts of transcripts do not open with any key; pass the missing key in OVERWINTER_SECRET_KEY_PREVIOUS", unread)
+		return fmt.Errorf("%d parts of transcripts cannot be decrypted with any key; pass the missing key in OVERWINTER_SECRET_KEY_PREVIOUS", unread)
 	}
 	if secrets.failed > 0 {
-		return fmt.Errorf("%d secrets do not open with any key; pass the missing key in OVERWINTER_SECRET_KEY_PREVIOUS, or store them again",
+		return fmt.Errorf("%d secrets cannot be decrypted with any key; pass the missing key in OVERWINTER_SECRET_KEY_PREVIOUS, or store them again",
 			secrets.failed)
 	}
 	return nil
@@ -99,7 +99,7 @@ func resealTranscripts(ctx context.Context, db *postgres.DB, s streams) (unread 
 			break
 		}
 	}
-	_, err = fmt.Fprintf(s.stdout, "%d parts of transcripts sealed again, %d do not open\n", parts, unread)
+	_, err = fmt.Fprintf(s.stdout, "%d parts of transcripts re-encrypted, %d cannot be decrypted\n", parts, unread)
 	return unread, err
 }
 
@@ -118,7 +118,7 @@ func resealWebhooks(ctx context.Context, db *postgres.DB, keyring *secret.Keyrin
 	if err != nil {
 		return 0, err
 	}
-	_, err = fmt.Fprintf(s.stdout, "%d secrets of webhooks sealed again, %d do not open\n", resealed, unread)
+	_, err = fmt.Fprintf(s.stdout, "%d secrets of webhooks re-encrypted, %d cannot be decrypted\n", resealed, unread)
 	return unread, err
 }
 
@@ -149,7 +149,7 @@ func rotateSecrets(ctx context.Context, db *postgres.DB, keyring *secret.Keyring
 			value, err := keyring.Open(info.Name, sealed)
 			if err != nil {
 				n.failed++
-				logger.ErrorContext(ctx, "could not open secret", slog.String("secret", info.Name), slog.Any("error", err))
+				logger.ErrorContext(ctx, "could not decrypt secret", slog.String("secret", info.Name), slog.Any("error", err))
 				break
 			}
 			replaced, err := db.SecretReseal(ctx, info.Name, sealed, keyring.Seal(info.Name, value))
@@ -178,7 +178,7 @@ func rotateReplaced(ctx context.Context, db *postgres.DB, keyring *secret.Keyrin
 		}
 		value, err := keyring.Open(r.Name, r.Sealed)
 		if err != nil {
-			logger.WarnContext(ctx, "could not open replaced secret", slog.String("secret", r.Name), slog.Any("error", err))
+			logger.WarnContext(ctx, "could not decrypt replaced secret", slog.String("secret", r.Name), slog.Any("error", err))
 			continue
 		}
 		if err := db.SecretReplacedReseal(ctx, r.ID, keyring.Seal(r.Name, value)); err != nil {

@@ -64,7 +64,7 @@ func TestSecretRotateSealsEverythingWithTheNewKey(t *testing.T) {
 	}
 	r := rotate("--secret-key="+keyText(2), "--secret-key-previous="+keyText(9)+","+keyText(1))
 	require.Equal(t, exitDone, r.code, r.stderr)
-	require.Contains(t, r.stdout, "2 secrets sealed again, 1 were current, 0 do not open")
+	require.Contains(t, r.stdout, "2 secrets re-encrypted, 1 already current, 0 cannot be decrypted")
 	fresh := keyringOf(t, keyText(2))
 	for _, name := range []string{"FIRST_RELEASE", "OLD_KEY", "NEW_KEY"} {
 		sealed, err := db.SecretSealed(t.Context(), name)
@@ -75,7 +75,7 @@ func TestSecretRotateSealsEverythingWithTheNewKey(t *testing.T) {
 	}
 	r = rotate("--secret-key=" + keyText(2))
 	require.Equal(t, exitDone, r.code, r.stderr)
-	require.Contains(t, r.stdout, "0 secrets sealed again, 3 were current")
+	require.Contains(t, r.stdout, "0 secrets re-encrypted, 3 already current")
 
 	// A key that is missing is named, and nothing is lost.
 	put("FOREIGN", keyringOf(t, keyText(3)).Seal("FOREIGN", secret.NewValue("x")))

@@ -19,11 +19,11 @@ type sessionCmd struct {
 	List       sessionListCmd        `cmd:"" help:"List sessions, newest first."`
 	Show       sessionShowCmd        `cmd:"" help:"Show one session."`
 	Prompt     sessionPromptCmd      `cmd:"" help:"Send a prompt; wakes a hibernated session."`
-	Retry      sessionRetryCmd       `cmd:"" help:"Run a prompt whose outcome is unknown again."`
+	Retry      sessionRetryCmd       `cmd:"" help:"Retry a prompt whose outcome is unknown."`
 	Resolve    sessionResolveCmd     `cmd:"" help:"Record how a prompt whose outcome is unknown ended."`
 	Dismiss    sessionDismissCmd     `cmd:"" help:"Cancel a prompt whose outcome is unknown."`
 	Follow     sessionFollowCmd      `cmd:"" help:"Print the conversation of a session from its beginning, and follow it."`
-	Attach     sessionAttachCmd      `cmd:"" help:"Show the latest blocks of a conversation and send what is typed as prompts."`
+	Attach     sessionAttachCmd      `cmd:"" help:"Show the latest blocks of a conversation and send typed lines as prompts."`
 	Wake       sessionWakeCmd        `cmd:"" help:"Wake a session."`
 	Hibernate  sessionHibernateCmd   `cmd:"" help:"Hibernate a session after its current turn."`
 	Stop       sessionStopCmd        `cmd:"" help:"Terminate a session permanently."`
@@ -36,9 +36,9 @@ type sessionCmd struct {
 	Revert     sessionRevertCmd      `cmd:"" help:"Revert the agent, and with --files its workspace, to the state before a prompt or at a bundle."`
 	Bundles    sessionBundlesCmd     `cmd:"" help:"List the bundles that a session can be restored from, newest first; pin or unpin one."`
 	Fork       sessionForkCmd        `cmd:"" help:"Create a session that starts at a point of this one, with its files and memory."`
-	Push       sessionPushCmd        `cmd:"" help:"Create a session that continues a local agent session of a directory."`
-	Pull       sessionPullCmd        `cmd:"" help:"Copy a session to a directory of this machine, where the agent's own resume command continues it."`
-	Tree       sessionTreeCmd        `cmd:"" help:"Print the forks of a session, and theirs."`
+	Push       sessionPushCmd        `cmd:"" help:"Create a session that continues an agent's local session in a directory."`
+	Pull       sessionPullCmd        `cmd:"" help:"Copy a session to a directory on this machine, where the agent's own resume command continues it."`
+	Tree       sessionTreeCmd        `cmd:"" help:"Print the forks of a session, recursively."`
 	Hold       sessionHoldCmd        `cmd:"" help:"Hold the queue: no prompt starts or wakes the session until a release."`
 	Release    sessionReleaseCmd     `cmd:"" help:"Release the queue: queued prompts start."`
 	Files      sessionFilesCmd       `cmd:"" help:"List the files of the workspace, or print one."`

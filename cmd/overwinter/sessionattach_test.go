@@ -121,7 +121,7 @@ func TestAClientThatWaitsLearnsOfDelays(t *testing.T) {
 	id := store.Put(session.Initializing)
 	r := run(t.Context(), "session", "prompt", id, "x", "--wait", "--timeout=2s", "--api-url", url)
 	require.Equal(t, exitTimeout, r.code, r.stderr)
-	require.Regexp(t, "^create the sandbox: x+ no route\nit is tried again until it succeeds; overwinter session stop "+id+" ends it\n.*stopped waiting", r.stderr)
+	require.Regexp(t, "^create the sandbox: x+ no route\nit is retried until it succeeds; overwinter session stop "+id+" ends it\n.*stopped waiting", r.stderr)
 	temporal.Set(func(o *apitest.Signaler) {
 		o.OnPrompt = func(id, promptID string) {
 			store.Status(id, session.Running)

@@ -138,7 +138,7 @@ func exportEvents(ctx context.Context, api *client.Client, id string, content bo
 			return nil
 		}
 	}
-	return errors.New("the stream of events ended too early")
+	return errors.New("the event stream ended early")
 }
 
 // exportHistory returns why the history cannot be read; then it is left out.

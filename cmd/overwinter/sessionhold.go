@@ -12,7 +12,7 @@ import (
 // sessionHoldCmd holds the queue of a session.
 type sessionHoldCmd struct {
 	sessionArg
-	Reason string `placeholder:"TEXT" help:"Reason for people, shown with the session."`
+	Reason string `placeholder:"TEXT" help:"Reason, shown with the session."`
 }
 
 // Run holds the queue and prints what waits in it.

@@ -56,10 +56,10 @@ func localAgentOf(name string) (localAgent, error) {
 		names = append(names, a.short)
 	}
 	if _, err := catalog.Agents().Get(name); err != nil {
-		return localAgent{}, usageError{fmt.Sprintf("there is no agent %q; sessions of these can be moved: %s", name, strings.Join(names, ", "))}
+		return localAgent{}, usageError{fmt.Sprintf("there is no agent %q; sessions of these agents can be moved: %s", name, strings.Join(names, ", "))}
 	}
 	return localAgent{}, usageError{fmt.Sprintf(
-		"sessions of %s cannot be moved: overwinter does not know where its program keeps them on your machine, nor how it resumes them; those of these agents can: %s",
+		"sessions of %s cannot be moved: overwinter does not know where the agent's program stores them on your machine or how it resumes them; sessions of these agents can be moved: %s",
 		name, strings.Join(names, ", "))}
 }
 
@@ -141,7 +141,7 @@ func findLocal(ctx context.Context, s streams, dir, name, id string) (foundLocal
 		fmt.Fprintf(s.stderr, "overwinter: %s has %d sessions; the newest is pushed, another one with --agent and --local-session\n", dir, len(all))
 	}
 	if time.Since(found.At) < recently {
-		fmt.Fprintf(s.stderr, "overwinter: the session was written just now; what %s does from now on is not pushed\n", found.agent.title)
+		fmt.Fprintf(s.stderr, "overwinter: the session was written just now; later changes by %s are not pushed\n", found.agent.title)
 	}
 	return found, nil
 }

@@ -57,5 +57,5 @@ func TestAgentsWhoseSessionsCannotBeMovedAreRefused(t *testing.T) {
 		require.ErrorContains(t, err, "sessions of "+name+" cannot be moved: overwinter does not know where its program keeps them")
 	}
 	_, err := localAgentOf("other")
-	require.ErrorContains(t, err, `there is no agent "other"; sessions of these can be moved: claude, codex, opencode, gemini`)
+	require.ErrorContains(t, err, `there is no agent "other"; sessions of these agents can be moved: claude, codex, opencode, gemini`)
 }

@@ -88,7 +88,7 @@ func attachedFiles(paths []string) ([]client.File, error) {
 			return nil, fmt.Errorf("--attach %s: %w", path, err)
 		}
 		if total += len(data); total > attachment.MaxPromptBytes {
-			return nil, fmt.Errorf("--attach: the files have more than %d bytes together", attachment.MaxPromptBytes)
+			return nil, fmt.Errorf("--attach: the files exceed %d bytes in total", attachment.MaxPromptBytes)
 		}
 		files = append(files, client.File{Name: filepath.Base(path), Data: data})
 	}

@@ -126,8 +126,8 @@ func whereNow(dir string, missing []string) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "This session was moved here. It was in a sandbox, in %s; now you work on %s, in %s, with the files and the repository "+
-		"of that sandbox. Its other programs, files outside of the workspace and running processes are not here, and what you were allowed "+
-		"to do there you may not be allowed to do here.", portable.Workspace, host, dir)
+		"of that sandbox. Its other programs, files outside of the workspace and running processes are not here, and actions that were permitted "+
+		"there may not be permitted here.", portable.Workspace, host, dir)
 	const most, mostItem = 20, 200
 	for i, item := range missing {
 		switch i {

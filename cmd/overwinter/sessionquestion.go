@@ -74,7 +74,7 @@ func describeQuestion(q client.Question) string {
 type sessionAnswerCmd struct {
 	sessionArg
 	Question string            `arg:"" optional:"" help:"ID of the question, or the unique beginning of one. Default: the open question, if there is only one."`
-	Said     string            `arg:"" optional:"" name:"answer" help:"once, session, always or reject; or, if the agent asks one thing in words, the answer: a text, or the numbers of options."`
+	Said     string            `arg:"" optional:"" name:"answer" help:"once, session, always or reject; or, if the agent asks one question in words, the answer: a text, or the numbers of options."`
 	Answer   map[string]string `mapsep:"none" placeholder:"QUESTION=TEXT" help:"Answer to one item of the question; can be repeated."`
 	Message  string            `placeholder:"TEXT" help:"Message for the agent, sent with a rejection."`
 	By       string            `placeholder:"USER" help:"Name of the person who answers, shown to others. Default: none."`
@@ -90,9 +90,9 @@ func (c *sessionAnswerCmd) Validate() error {
 	}
 	switch {
 	case c.Said == "" && len(c.Answer) == 0:
-		return usageError{"session answer: say once, session, always or reject, give the answer in words, or use --answer"}
+		return usageError{"session answer: requires once, session, always or reject, an answer in words, or --answer"}
 	case len(c.Answer) > 0 && c.Said != "" && !decides(c.Said):
-		return usageError{"session answer: with --answer only once, session, always or reject may follow"}
+		return usageError{"session answer: with --answer, the decision must be once, session, always or reject"}
 	}
 	return nil
 }

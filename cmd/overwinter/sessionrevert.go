@@ -15,7 +15,7 @@ type sessionRevertCmd struct {
 	Prompt  string `placeholder:"PROMPT" xor:"point" help:"Revert to the state before this prompt: an ID, the unique beginning of one, or @last for the newest."`
 	Bundle  string `placeholder:"BUNDLE" xor:"point" help:"Revert to this bundle, as listed by session bundles."`
 	Files   bool   `xor:"files" help:"Revert the files of the workspace too. Implied by --bundle; with a prompt, it requires a bundle that was saved directly before it."`
-	NoFiles bool   `xor:"files" help:"Revert the agent alone. Default with a prompt."`
+	NoFiles bool   `xor:"files" help:"Revert only the agent. Default with a prompt."`
 	waitFlags
 	Force bool `help:"Interrupt the current turn instead of waiting for it."`
 }

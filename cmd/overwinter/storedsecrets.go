@@ -70,7 +70,7 @@ func (s *storedSecrets) Masker(ctx context.Context) (*secret.Masker, error) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		value, err := s.keyring.Open(name, all[name])
 		if err != nil { // no agent is given it either
-			s.logger.ErrorContext(ctx, "could not open secret; it is not masked", slog.String("secret", name), slog.Any("error", err))
+			s.logger.ErrorContext(ctx, "could not decrypt secret; it is not masked", slog.String("secret", name), slog.Any("error", err))
 			continue
 		}
 		values = append(values, secret.Named{Name: name, Value: value})
@@ -83,7 +83,7 @@ func (s *storedSecrets) Masker(ctx context.Context) (*secret.Masker, error) {
 	for _, r := range replaced {
 		value, err := s.keyring.Open(r.Name, r.Sealed)
 		if err != nil {
-			s.logger.WarnContext(ctx, "could not open replaced secret; it is not masked", slog.String("secret", r.Name), slog.Any("error", err))
+			s.logger.WarnContext(ctx, "could not decrypt replaced secret; it is not masked", slog.String("secret", r.Name), slog.Any("error", err))
 			continue
 		}
 		values = append(values, secret.Named{Name: r.Name, Value: value})

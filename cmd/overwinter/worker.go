@@ -42,7 +42,7 @@ type workerCmd struct {
 	webhookFlags
 
 	RunnerBinary     string         `env:"OVERWINTER_RUNNER_BINARY" placeholder:"FILE" help:"Program that runs in sandboxes. Default: overwinter-runner in this program's directory."`
-	SandboxTimeout   time.Duration  `env:"OVERWINTER_SANDBOX_TIMEOUT" default:"24h" placeholder:"DURATION" help:"Maximum lifetime of a sandbox, from 10s to 24h. Its session moves to a new sandbox in time. Default ${default}."`
+	SandboxTimeout   time.Duration  `env:"OVERWINTER_SANDBOX_TIMEOUT" default:"24h" placeholder:"DURATION" help:"Maximum lifetime of a sandbox, from 10s to 24h. Its session moves to a new sandbox before that. Default ${default}."`
 	ReconcileEvery   time.Duration  `env:"OVERWINTER_RECONCILE_EVERY" default:"30s" placeholder:"DURATION" help:"How often to compare the provider's sandboxes with the sessions. Default ${default}."`
 	RetainTerminated time.Duration  `env:"OVERWINTER_RETAIN_TERMINATED" placeholder:"DURATION" help:"Purge sessions this long after they were terminated, at least 1m, such as 720h. Default: never."`
 	CompactAfter     time.Duration  `env:"OVERWINTER_COMPACT_AFTER" placeholder:"DURATION" help:"Delete text deltas older than this from the log if their block is complete; at least 1m, such as 24h. Default: never."`
@@ -52,13 +52,13 @@ type workerCmd struct {
 	Checkpoint       string         `env:"OVERWINTER_CHECKPOINT" default:"hibernate" placeholder:"WHEN" help:"Default of options.checkpoint, when awake sessions save a bundle: hibernate (not at all), turn (after each turn), or a duration from 1s to 168h. Default ${default}."`
 	KeepBundles      int            `env:"OVERWINTER_KEEP_BUNDLES" default:"10" placeholder:"N" help:"Number of newest bundles of a session to keep with their snapshots, from 1 to 1000. Default ${default}."`
 	ParkAfter        time.Duration  `env:"OVERWINTER_PARK_AFTER" default:"3m" placeholder:"DURATION" help:"How long a turn may wait only for an answer before its session hibernates; the answer wakes it. From 1s to 24h; 0 for never, and questions then expire after 5m by default. Default ${default}."`
-	Attend           time.Duration  `env:"OVERWINTER_ATTEND" default:"20s" placeholder:"DURATION" help:"How long a worker stays with a session after a turn, to run its next prompt without a round trip through Temporal; at most 1m, 0 for not at all. Default ${default}."`
+	Attend           time.Duration  `env:"OVERWINTER_ATTEND" default:"20s" placeholder:"DURATION" help:"How long a worker stays with a session after a turn, to run its next prompt without a round trip through Temporal; at most 1m; 0 disables this. Default ${default}."`
 	AgentTools       bool           `env:"OVERWINTER_AGENT_TOOLS" default:"true" negatable:"" help:"Offer agents the tools of overwinter, such as set_title, as a server of the Model Context Protocol. A profile can switch them off too. Default ${default}."`
 	DrainTimeout     *time.Duration `env:"OVERWINTER_DRAIN_TIMEOUT" placeholder:"DURATION" help:"On a stop, hibernate all sessions of the installation, and interrupt turns that run for longer than this; at most 1h. For installations whose sandboxes end with the worker, such as those of a local Modal on the same machine. Default: hand running turns over to other workers."`
 	Versioning       bool           `name:"versioning" env:"OVERWINTER_WORKER_VERSIONING" negatable:"" help:"Pin the workflow of an awake session to the build of its worker, as a Temporal worker deployment. Requires that workers of the previous build run until they are drained, and that an operator or a controller makes builds current: see docs/operations.md. Default: any worker takes any session."`
 	DeploymentName   string         `env:"TEMPORAL_DEPLOYMENT_NAME" placeholder:"NAME" help:"Name of that worker deployment. Default: overwinter- and the id of the installation."`
 	BuildID          string         `name:"build-id" env:"TEMPORAL_WORKER_BUILD_ID" placeholder:"BUILD" help:"Build of this worker in that deployment. Default: what overwinter version prints, such as 0.2.0+0123456789ab."`
-	StrandedAfter    time.Duration  `env:"OVERWINTER_STRANDED_AFTER" default:"3m" placeholder:"DURATION" help:"How long no worker of a build may poll before its sessions start again on the current build, from 90s to 24h. Default ${default}."`
+	StrandedAfter    time.Duration  `env:"OVERWINTER_STRANDED_AFTER" default:"3m" placeholder:"DURATION" help:"How long a build may have no polling worker before its sessions restart on the current build, from 90s to 24h. Default ${default}."`
 	PublicURL        string         `name:"public-url" env:"OVERWINTER_PUBLIC_URL" placeholder:"URL" help:"Public URL of the API, for links in Temporal's UI. Default: no links."`
 	HealthAddress    string         `env:"OVERWINTER_WORKER_HEALTH_ADDRESS" placeholder:"ADDR" help:"Address that serves /healthz, /readyz and /metrics. Default: none."`
 }

@@ -60,7 +60,7 @@ func setTitle(input json.RawMessage) Effect {
 		Title string `json:"title"`
 	}
 	if err := json.Unmarshal(input, &in); err != nil {
-		return Effect{Answer: Refuse("The input must be an object with the text title.")}
+		return Effect{Answer: Refuse("The input must be an object with the string title.")}
 	}
 	title := strings.Join(strings.Fields(in.Title), " ")
 	switch n := utf8.RuneCountInString(title); {
@@ -71,6 +71,6 @@ func setTitle(input json.RawMessage) Effect {
 	}
 	return Effect{
 		Events: []Event{{Type: conversation.EventTitle, Data: conversation.Title{Title: title}}},
-		Answer: Answer{Text: "The session has this title now, unless a person has given it one."},
+		Answer: Answer{Text: "The title is set, unless a person has set one."},
 	}
 }

@@ -60,31 +60,31 @@ func All() []Tool {
 	return []Tool{
 		{
 			Name:        SetTitle,
-			Description: "Set the title of this session, by which people find it in their list of sessions. Call it once you know what the task is about, and again if that changes. A title that a person has given the session stays.",
+			Description: "Set the title of this session, which people see in their list of sessions. Call this tool once you know the subject of the task, and again if it changes. A title set by a person is kept.",
 			Schema: object(
 				text("title", fmt.Sprintf("A few words in the language of the user, at most %d characters.", session.MaxTitleRunes), session.MaxTitleRunes),
 			),
 		},
 		{
 			Name: SaveScreenshot,
-			Description: "Show the people of this session a screenshot or another image: how the result of your work looks. " +
+			Description: "Show a screenshot or another image to the people of this session, for example the result of your work. " +
 				"The file stays where it is.",
 			Schema: object(
 				text("path", "The image: PNG, JPEG, GIF or WebP, of at most 10 MiB. Absolute, or relative to the workspace.", maxPath),
-				optional(text("description", "What the image shows.", maxDescription)),
+				optional(text("description", "A description of the image.", maxDescription)),
 			),
 		},
 		{
 			Name:        ReportGitState,
-			Description: "Report the branch that you work on, when you have created it, switched to it or committed to it.",
-			Schema:      object(text("branch", "The branch.", maxRef), baseBranch, optional(text("commit", "The hash of its newest commit.", maxRef)), number("commitCount", "How many commits it has since the base.")),
+			Description: "Report your current branch after you create it, switch to it or commit to it.",
+			Schema:      object(text("branch", "The branch.", maxRef), baseBranch, optional(text("commit", "The hash of its newest commit.", maxRef)), number("commitCount", "The number of its commits since the base.")),
 		},
 		{
 			Name:        RequestReview,
 			Description: "Ask the people of this session to review your changes. End your turn afterwards: they answer with a prompt.",
 			Schema: object(
-				text("title", "What is to be reviewed, in a few words.", maxTitle),
-				optional(text("description", "What has changed and why, and what to look at closely.", maxDescription)),
+				text("title", "The subject of the review, in a few words.", maxTitle),
+				optional(text("description", "The changes, the reasons for them, and the parts that need close attention.", maxDescription)),
 				list("files", "The files to look at, relative to the workspace.", maxFiles, maxPath),
 			),
 		},
@@ -93,11 +93,11 @@ func All() []Tool {
 			Description: "Report the result of a review that you were asked for. " +
 				"The people of this session see it; do not change the files unless you are asked to.",
 			Schema: object(
-				text("summary", "What you have reviewed and what you think of it.", maxDescription),
-				choice("verdict", "Whether the changes are right as they are.", "approve", "comment", "request_changes"),
-				objects("findings", "What you have found, the most important first.", maxFindings,
+				text("summary", "The scope of the review and your assessment.", maxDescription),
+				choice("verdict", "Your verdict on the changes.", "approve", "comment", "request_changes"),
+				objects("findings", "The findings, most important first.", maxFindings,
 					optional(text("file", "The file, relative to the workspace.", maxPath)), number("line", "The line."),
-					choice("severity", "How much it matters.", "info", "warning", "error"), text("comment", "What is wrong, and how to fix it.", maxComment)),
+					choice("severity", "The severity of the finding.", "info", "warning", "error"), text("comment", "The problem and how to fix it.", maxComment)),
 			),
 		},
 		{
@@ -109,17 +109,17 @@ func All() []Tool {
 		},
 		{
 			Name:        UpdatePR,
-			Description: "Record a change of the pull request of this session: other texts, or its number, URL and state at the host of the repository.",
+			Description: "Record a change of the pull request of this session: its texts, or its number, URL and state at the host of the repository.",
 			Schema: object(append([]property{
 				optional(text("title", "The title of the pull request.", maxTitle)), optional(text("branch", "The branch with the changes.", maxRef)),
 			}, pullRequest...)...),
 		},
 		{
 			Name: SessionMessage,
-			Description: "Send a message to this session, as a prompt that you work on in a later turn, after the prompts that wait already: " +
-				"to continue with another step of a large task, for example. Or send it to the agent of the session that this one was forked from, " +
+			Description: "Send a message to this session, as a prompt that you work on in a later turn, after the prompts that are already queued, " +
+				"for example to continue with another step of a large task. Or send it to the agent of the session that this one was forked from, " +
 				"or of one that was forked from this one. " +
-				fmt.Sprintf("Between two prompts of people in a session you may send it %d, and a chain of messages that answer each other ends after %d.",
+				fmt.Sprintf("Between two prompts of people in a session, you can send it %d messages. A chain of messages that answer each other ends after %d.",
 					session.MaxAgentPrompts, session.MaxAgentDepth),
 			Schema: object(text("message", "The prompt.", maxMessage), recipient),
 		},
@@ -129,11 +129,11 @@ func All() []Tool {
 var (
 	recipient = property{name: "to", schema: map[string]any{
 		"type": "string", "pattern": "^(" + agentmessage.Self + "|" + agentmessage.Parent + "|ses_[0-9a-f]{32})$", "default": agentmessage.Self,
-		"description": "The session that it is for: self, which is this one, parent, or the id of a session that was forked from this one.",
+		"description": "The receiving session: self (this one), parent, or the id of a session that was forked from this one.",
 	}}
-	baseBranch  = optional(text("baseBranch", "The branch that the changes are for.", maxRef))
+	baseBranch  = optional(text("baseBranch", "The branch to merge the changes into.", maxRef))
 	pullRequest = []property{
-		optional(text("body", "What has changed and why, in Markdown.", maxBody)), baseBranch,
+		optional(text("body", "The changes and the reasons for them, in Markdown.", maxBody)), baseBranch,
 		number("number", "Its number at the host of the repository."), optional(text("url", "Its address.", maxURL)),
 		choice("state", "Its state.", "draft", "open", "merged", "closed"),
 	}

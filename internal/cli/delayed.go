@@ -38,7 +38,7 @@ func (d *delayNote) take(e client.Event) error {
 	if !d.caughtUp || d.delay == "" {
 		return nil
 	}
-	_, err := fmt.Fprintf(d.notes, "%s\nit is tried again until it succeeds; overwinter session stop %s ends it\n",
+	_, err := fmt.Fprintf(d.notes, "%s\nit is retried until it succeeds; overwinter session stop %s ends it\n",
 		terminal.OneLine(d.delay, terminal.ProblemRunes), d.sessionID)
 	d.delay = ""
 	return err

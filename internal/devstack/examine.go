@@ -76,9 +76,9 @@ func examineDataDir(dir, running string) Finding {
 	case errors.Is(err, fs.ErrNotExist):
 		parent := existing(dir)
 		if err := tryWrite(parent); err != nil {
-			return missing(check, fmt.Sprintf("%s cannot be made in %s: %v", dir, parent, err), choose)
+			return missing(check, fmt.Sprintf("%s cannot be created in %s: %v", dir, parent, err), choose)
 		}
-		return okay(check, "%s will be made", dir)
+		return okay(check, "%s will be created", dir)
 	case err != nil:
 		return missing(check, fmt.Sprintf("%s: %v", dir, reason(err)), choose)
 	case !info.IsDir():
@@ -117,7 +117,7 @@ func existing(path string) string {
 // examinePorts looks whether the ports that were asked for are free. A stack that runs has them itself.
 func examinePorts(ctx context.Context, c Config, running bool) []Finding {
 	if running {
-		return []Finding{okay("ports", "in use by the `overwinter dev` that runs")}
+		return []Finding{okay("ports", "in use by the running `overwinter dev`")}
 	}
 	type request struct {
 		host, flag string
@@ -278,11 +278,11 @@ func examineSandboxes(ctx context.Context, c Config, dir string) ([]Finding, rea
 	}
 	findings := []Finding{okay(check, "isolation %s %s, %s", runtime.Isolation(), way, networks)}
 	if err := runtime.Unlimited(); err != nil {
-		findings = append(findings, warning(check, "their memory and CPU time are watched, not bounded by the kernel, for there are no control groups: "+err.Error(),
+		findings = append(findings, warning(check, "their memory and CPU time are monitored, not limited by the kernel, because there are no control groups: "+err.Error(),
 			"give this user a delegated control group: systemd-run --user --scope -p Delegate=yes overwinter dev"))
 	}
 	for _, refusal := range runtime.Better() {
-		findings = append(findings, warning(check, "a better way cannot be had: "+refusal.String()))
+		findings = append(findings, warning(check, "a better level is not available: "+refusal.String()))
 	}
 	for _, lack := range runtime.Isolation().Lacks() {
 		findings = append(findings, warning(check, "not at this level: "+lack.String()))

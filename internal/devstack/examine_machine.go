@@ -107,7 +107,7 @@ func examineClock() Finding {
 		return warning(check, fmt.Sprintf("adjtimex: %v", err))
 	}
 	if t.Status&clockUnsynchronized != 0 {
-		return warning(check, "nothing that the kernel knows of synchronizes it", "sudo timedatectl set-ntp true (in a virtual machine its host may do it)")
+		return warning(check, "the kernel reports it as not synchronized", "sudo timedatectl set-ntp true (in a virtual machine, the host may synchronize it)")
 	}
 	return okay(check, "synchronized")
 }

@@ -34,7 +34,7 @@ func examineURLs(ctx context.Context, c Config, dir string, running bool, reach 
 		return nil
 	}
 	if reach == reachesAll {
-		return []Finding{okay(check, "those on this machine are reached: sandboxes share its network")}
+		return []Finding{okay(check, "those on this machine are reachable: sandboxes share its network")}
 	}
 	database, key, err := storedAccess(c, dir, running)
 	if err != nil {
@@ -69,13 +69,13 @@ func examineURLs(ctx context.Context, c Config, dir string, running bool, reach 
 		}
 	}
 	if len(refused) == 0 {
-		return []Finding{okay(check, "none leads to a port of this machine that sandboxes do not reach")}
+		return []Finding{okay(check, "none points to a port of this machine that sandboxes cannot reach")}
 	}
 	var findings []Finding
 	for _, u := range refused {
-		said := fmt.Sprintf("%s leads to %s on this machine, which sandboxes do not reach", u.Holder, u.Address)
+		said := fmt.Sprintf("%s points to %s on this machine, which sandboxes cannot reach", u.Holder, u.Address)
 		if reach == reachesNothing {
-			findings = append(findings, warning(check, said+": they run on Modal", "store an address that Modal reaches"))
+			findings = append(findings, warning(check, said+": they run on Modal", "store an address that Modal can reach"))
 			continue
 		}
 		findings = append(findings, warning(check, said, "overwinter dev --sandbox-host-ports "+open.String()))
@@ -96,7 +96,7 @@ func storedAccess(c Config, dir string, running bool) (database, key string, err
 		return c.DatabaseURL, key, nil
 	}
 	if !running {
-		return "", "", fmt.Errorf("the database does not run; look again while `overwinter dev` does")
+		return "", "", fmt.Errorf("the database is not running; check again while `overwinter dev` runs")
 	}
 	password, err := os.ReadFile(filepath.Join(dir, "postgres-app.password"))
 	if err != nil {

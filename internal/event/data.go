@@ -72,7 +72,7 @@ type SetupData struct {
 	Status string `json:"status"` // started, completed, failed
 }
 
-// DeadlineData is the data of a deadline event: what happens to the session at a time, unless something happens before.
+// DeadlineData is the data of a deadline event: what happens to the session at a time, unless something happens first.
 type DeadlineData struct {
 	Kind deadline.Kind `json:"kind"`
 	At   resource.Time `json:"at"`

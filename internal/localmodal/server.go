@@ -274,7 +274,7 @@ func (s *Server) drain() {
 // announce logs the properties of this server and what its level lacks.
 func (s *Server) announce(ctx context.Context) {
 	for _, refusal := range s.runtime.Better() {
-		s.logger.WarnContext(ctx, "a better isolation cannot be had here", slog.String("refused", refusal.String()))
+		s.logger.WarnContext(ctx, "no better isolation is available here", slog.String("refused", refusal.String()))
 	}
 	if err := s.runtime.Unlimited(); err != nil {
 		s.logger.WarnContext(ctx, "the memory and CPU time of sandboxes are watched, not bounded by the kernel: no control groups", slog.Any("error", err))
@@ -287,7 +287,7 @@ func (s *Server) announce(ctx context.Context) {
 	if s.runtime.Copies() {
 		files = "copies"
 	}
-	s.logger.InfoContext(ctx, "local Modal serves", slog.String("url", s.URL()), slog.String("isolation", string(s.Isolation())),
+	s.logger.InfoContext(ctx, "local Modal is serving", slog.String("url", s.URL()), slog.String("isolation", string(s.Isolation())),
 		slog.String("files", files), slog.String("container", s.runtime.Container()), slog.Any("cannot", cannot), slog.String("data_dir", s.dataDir))
 }
 

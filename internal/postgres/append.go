@@ -295,7 +295,7 @@ func checkFrames(a eventlog.Append) error {
 			return failure.Errorf(failure.Invalid, "event %d is of frame %d, which is not among the frames up to %d that the append commits", i, d.Frame, a.LastFrame)
 		}
 		if i > 0 && cmp.Or(cmp.Compare(a.Events[i-1].Frame, d.Frame), cmp.Compare(a.Events[i-1].N, d.N)) >= 0 {
-			return failure.Errorf(failure.Invalid, "event %d (frame %d, %d) does not follow the one before it (frame %d, %d)",
+			return failure.Errorf(failure.Invalid, "event %d (frame %d, %d) does not follow the previous event (frame %d, %d)",
 				i, d.Frame, d.N, a.Events[i-1].Frame, a.Events[i-1].N)
 		}
 	}

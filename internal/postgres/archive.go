@@ -109,7 +109,7 @@ func (db *DB) ArchivesTake(ctx context.Context, limit int) ([]bundle.ArchiveWork
 func (db *DB) ArchiveRenew(ctx context.Context, id string, attempt int64) error {
 	n, err := db.q.ArchiveRenew(ctx, db.pool, &dbsqlc.ArchiveRenewParams{ID: id, Attempt: attempt, Seconds: archiveLease.Seconds()})
 	if err == nil && n == 0 {
-		return illegal("archive %s is not made by attempt %d any more", id, attempt)
+		return illegal("archive %s is no longer owned by attempt %d", id, attempt)
 	}
 	return fault("renew an archive", err)
 }
@@ -131,7 +131,7 @@ func (db *DB) ArchiveWrite(ctx context.Context, id string, attempt int64, conten
 	}
 	n, err := db.q.ArchiveReady(ctx, db.pool, &dbsqlc.ArchiveReadyParams{ID: id, Attempt: attempt, Bytes: bytes})
 	if err == nil && n == 0 {
-		return illegal("archive %s is not made by attempt %d any more", id, attempt)
+		return illegal("archive %s is no longer owned by attempt %d", id, attempt)
 	}
 	return fault(doing, err)
 }

@@ -66,7 +66,7 @@ func cursorDecode(cursor string, into any) error {
 	}
 	if err != nil {
 		return &failure.Error{
-			Code: failure.Invalid, Message: "the cursor is not one that was returned with a page",
+			Code: failure.Invalid, Message: "the cursor was not returned with a page",
 			Fields: []failure.Field{{Field: "cursor", Message: "must be a nextCursor of the same list"}}, Err: err,
 		}
 	}

@@ -21,7 +21,7 @@ var violations = map[string]failure.Error{
 	"prompts_mode":             {Code: failure.Invalid, Message: "the mode of the prompt is not known"},
 	"prompts_on_unknown":       {Code: failure.Invalid, Message: "the onUnknown policy of the prompt is not known"},
 	"runs_pkey":                {Code: failure.IllegalState, Message: "the run id belongs to another session"},
-	"runs_one_open":            {Code: failure.IllegalState, Message: "the session has a run that is not over"},
+	"runs_one_open":            {Code: failure.IllegalState, Message: "the session has an unfinished run"},
 	"runs_outcome":             {Code: failure.Invalid, Message: "the outcome is not known"},
 	"profiles_name":            {Code: failure.NameTaken, Message: "another profile has this name"},
 	"bundles_pkey":             {Code: failure.IllegalState, Message: "the bundle id belongs to another session"},

@@ -40,7 +40,7 @@ func (db *DB) QuestionInbox(
 		}
 		at := slices.Index(statuses, from.Status)
 		if at < 0 {
-			return nil, "", failure.Errorf(failure.Invalid, "the cursor is of a list with another status")
+			return nil, "", failure.Errorf(failure.Invalid, "the cursor belongs to a list with another status")
 		}
 		statuses, before = statuses[at:], from.ID
 	}

@@ -140,7 +140,7 @@ func newListing(f listing.Filter) (*listQuery, error) {
 	var c sessionCursor
 	err := cursorDecode(f.Cursor, &c)
 	if err == nil && cmp.Or(c.Sort, listing.Newest) != l.filter.Sort {
-		err = failure.Errorf(failure.Invalid, "the cursor is one of a list in another order")
+		err = failure.Errorf(failure.Invalid, "the cursor belongs to a list in another order")
 	}
 	l.after = &listKey{ID: c.ID, At: c.At}
 	return l, err

@@ -118,7 +118,7 @@ func (db *DB) lockMigrations(ctx context.Context, conn *sql.Conn) error {
 			return err
 		}
 		if !logged {
-			db.logger.InfoContext(ctx, "waiting for another process that migrates")
+			db.logger.InfoContext(ctx, "waiting for another process to finish migrating")
 		}
 		if err := pause(ctx, 100*time.Millisecond); err != nil {
 			return err

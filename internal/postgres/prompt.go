@@ -84,7 +84,7 @@ func (s *sessionTx) promptSubmit(ctx context.Context, p session.Prompt, head []d
 		return session.Prompt{}, session.InError(s.row.StatusReason)
 	}
 	if queued := headOf(head).Queued; queued >= session.MaxQueued {
-		return session.Prompt{}, failure.Errorf(failure.QueueFull, "%d prompts of the session wait already, and no more may; send it again when some have ended, or clear the queue", queued)
+		return session.Prompt{}, failure.Errorf(failure.QueueFull, "%d prompts of the session are waiting, which is the limit; send the prompt again when some have ended, or clear the queue", queued)
 	}
 	return s.promptInsert(ctx, p, head, notify)
 }

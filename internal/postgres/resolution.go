@@ -72,7 +72,7 @@ func (s *sessionTx) promptRetry(ctx context.Context, promptID string) (session.P
 		return session.Prompt{}, err
 	}
 	if queued >= session.MaxQueued {
-		return session.Prompt{}, failure.Errorf(failure.QueueFull, "%d prompts of the session wait already, and no more may; send it again when some have ended, or clear the queue", queued)
+		return session.Prompt{}, failure.Errorf(failure.QueueFull, "%d prompts of the session are waiting, which is the limit; send the prompt again when some have ended, or clear the queue", queued)
 	}
 	row, err := s.q.PromptRetry(ctx, s, &dbsqlc.PromptRetryParams{SessionID: s.row.ID, ID: promptID, At: s.now})
 	if err != nil {

@@ -131,14 +131,14 @@ func (db *DB) SessionRevertTo(ctx context.Context, sessionID string, generation 
 			return err
 		}
 		if p.RunID != "" {
-			return illegal("run %s is not over", p.RunID)
+			return illegal("run %s has not ended", p.RunID)
 		}
 		for _, c := range p.Commands {
 			if c.ID == commandID {
 				return s.revertTo(ctx, db, generation, c)
 			}
 		}
-		return illegal("command %s is not pending any more", commandID)
+		return illegal("command %s is no longer pending", commandID)
 	})
 }
 

@@ -293,7 +293,7 @@ func (db *DB) RunFence(ctx context.Context, runID, token string) (start run.Star
 
 func (s *sessionTx) runTake(ctx context.Context, claim dbsqlc.Run, token string, attempt int64, by run.Dispatch) (run.Start, error) {
 	if claim.EndedAt != nil {
-		return run.Start{}, illegal("run %s is over", claim.ID)
+		return run.Start{}, illegal("run %s has ended", claim.ID)
 	}
 	if token == "" {
 		return run.Start{}, failure.Errorf(failure.Invalid, "an attempt requires a token")

@@ -107,7 +107,7 @@ func (db *DB) runContinue(ctx context.Context, r run.Request, idem session.Idemp
 		}
 		if len(head) > 0 {
 			unfinished := failure.Errorf(failure.RunUnfinished,
-				"prompt %s of session %s is not over; wait for it, cancel it, set fork, or submit a prompt, which waits", head[0].ID, p.SessionID)
+				"prompt %s of session %s has not ended; wait for it, cancel it, set fork, or submit a prompt, which waits", head[0].ID, p.SessionID)
 			unfinished.Fields = []failure.Field{{Field: "unfinished.promptId", Message: head[0].ID}}
 			return unfinished
 		}

@@ -450,7 +450,7 @@ func (db *DB) transcriptPiece(ctx context.Context, sessionID string, p transcrip
 		SessionID: sessionID, Path: p.Path, Version: p.Version, Position: offset,
 	})
 	if isNoRows(err) {
-		return nil, illegal("version %d of transcript %s is not stored any more", p.Version, p.Path)
+		return nil, illegal("version %d of transcript %s is no longer stored", p.Version, p.Path)
 	}
 	if err != nil {
 		return nil, err

@@ -86,10 +86,10 @@ func (s *sessionTx) transitable(ctx context.Context, t session.Transition) ([]se
 	}
 	asked := func(c session.Command) bool { return c.ID == t.Command }
 	if t.Command != "" && !slices.ContainsFunc(p.Commands, asked) {
-		return nil, nil, illegal("command %s is not pending any more", t.Command)
+		return nil, nil, illegal("command %s is no longer pending", t.Command)
 	}
 	if t.To == session.Hibernating && p.RunID != "" && !p.Parked {
-		return nil, nil, illegal("run %s is not over", p.RunID)
+		return nil, nil, illegal("run %s has not ended", p.RunID)
 	}
 	return p.Commands, sandboxOf(view), nil
 }

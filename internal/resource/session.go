@@ -24,7 +24,7 @@ type SessionJSON struct {
 	IdleTimeout  Duration           `json:"idleTimeout"`
 	// IdleTimeoutSeconds is IdleTimeout as a number.
 	IdleTimeoutSeconds float64 `json:"idleTimeoutSeconds"`
-	// SleepsAt is when it hibernates unless something happens before, ExpiresAt when it leaves its sandbox because of the
+	// SleepsAt is when it hibernates unless something happens first, ExpiresAt when it leaves its sandbox because of the
 	// provider's limit, and NextCheckpointAt from when on the end of a turn saves a bundle.
 	SleepsAt         *Time           `json:"sleepsAt"`
 	ExpiresAt        *Time           `json:"expiresAt"`

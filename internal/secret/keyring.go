@@ -181,10 +181,10 @@ func (k key) sign(use string, data []byte) []byte {
 
 // ErrSealed means that sealed data does not open: it was sealed under another name, or it was
 // changed.
-var ErrSealed = errors.New("the secret does not open with this key")
+var ErrSealed = errors.New("the secret cannot be decrypted with this key")
 
 // ErrKeyMissing means that data was sealed with a key that the keyring does not have.
-var ErrKeyMissing = fmt.Errorf("%w: it was sealed with another key", ErrSealed)
+var ErrKeyMissing = fmt.Errorf("%w: it was encrypted with another key", ErrSealed)
 
 // keyOf returns the key with which data of versionDerived was sealed.
 func (b *Keyring) keyOf(sealed []byte) (key, error) {

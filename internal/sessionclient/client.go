@@ -196,7 +196,7 @@ func (c *Client) signalWithStart(ctx context.Context, sessionID, name string, ar
 		WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		StaticSummary:         "session " + sessionID,
 		StaticDetails: "A session of a coding agent. The current details say what it does and what a person can do about it. " +
-			"To cancel this workflow stops the session. To terminate or reset it harms nothing: the session's state is in Postgres, and " +
+			"Canceling this workflow stops the session. Terminating or resetting it is harmless: the session's state is in Postgres, and " +
 			"a new workflow continues from there.",
 	}, contract.WorkflowName, contract.WorkflowInput{SessionID: sessionID})
 	return interpret(err)

@@ -93,7 +93,7 @@ func (d *Dialog) decide(line string) (bool, string) {
 		d.answer = client.Reply{Answer: decision, Message: message}
 		return true, ""
 	}
-	return false, "say once, session, always, or reject and why; o, s, a and r will do"
+	return false, "answer once, session, always, or reject with a reason; o, s, a and r work too"
 }
 
 // choose takes the answer to one question in words: numbers of options, or the words themselves.

@@ -382,7 +382,7 @@ func (v *View) deadline(d event.DeadlineData, now time.Time) {
 	if what == "" { // of a server that is newer
 		what = "reaches its " + OneLine(string(d.Kind), lineRunes) + " deadline"
 	}
-	v.line(nil, span{dim, fmt.Sprintf("session %s in %s unless something happens before", what, time.Time(d.At).Sub(now).Round(time.Second))})
+	v.line(nil, span{dim, fmt.Sprintf("session %s in %s unless something happens first", what, time.Time(d.At).Sub(now).Round(time.Second))})
 }
 
 // receipt says how much of a session came back.

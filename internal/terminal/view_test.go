@@ -82,9 +82,9 @@ func TestDeadlinesAreSentences(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for kind, want := range map[deadline.Kind]string{
-		deadline.Sleep:  "session hibernates in 1m0s unless something happens before\n",
-		deadline.Expiry: "session moves to a new sandbox in 1m0s unless something happens before\n",
-		"tea":           "session reaches its tea deadline in 1m0s unless something happens before\n",
+		deadline.Sleep:  "session hibernates in 1m0s unless something happens first\n",
+		deadline.Expiry: "session moves to a new sandbox in 1m0s unless something happens first\n",
+		"tea":           "session reaches its tea deadline in 1m0s unless something happens first\n",
 	} {
 		var out bytes.Buffer
 		e := eventOf(t, "deadline", event.DeadlineData{Kind: kind, At: resource.Time(at.Add(time.Minute))})

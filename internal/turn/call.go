@@ -63,7 +63,7 @@ func (a *attempt) send(ctx context.Context, frame int64, effect agenttool.Effect
 		}
 		return effect, nil
 	case failure.Forbidden, failure.NoSession, failure.Terminated, failure.InError, failure.QueueFull, failure.LimitReached, failure.PromptExists:
-		return agenttool.Effect{Answer: agenttool.Refuse("The message is not sent: %v.", err)}, nil
+		return agenttool.Effect{Answer: agenttool.Refuse("The message was not sent: %v.", err)}, nil
 	}
 	return agenttool.Effect{}, Stored(err)
 }
@@ -98,7 +98,7 @@ func (c *convert) effectOf(data []byte) agenttool.Effect {
 	}
 	var call agenttool.Call
 	if err := json.Unmarshal(data, &call); err != nil {
-		return agenttool.Effect{Answer: agenttool.Refuse("The call is not understood.")}
+		return agenttool.Effect{Answer: agenttool.Refuse("The call is not valid.")}
 	}
 	call.Input = c.masking.masker.JSON(call.Input)
 	return agenttool.Carry(call)

@@ -281,7 +281,7 @@ func TestAMessageThatIsNotTaken(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, session.OutcomeCompleted, result.End.Outcome)
 	for i, code := range codes {
-		require.Contains(t, st.answers.of(int64(i))[0], "The message is not sent: the reason is "+string(code))
+		require.Contains(t, st.answers.of(int64(i))[0], "The message was not sent: the reason is "+string(code))
 		require.Contains(t, st.answers.of(int64(i))[0], `"failed":true`)
 	}
 	require.NotContains(t, st.answers.of(int64(len(codes)))[0], `"failed":true`)

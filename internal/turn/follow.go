@@ -203,7 +203,7 @@ const MaxFrames = 10_000_000
 func checkFrame(no, before int64) error {
 	switch {
 	case no != before+1:
-		return fmt.Errorf("the runner violates its protocol: it sent frame %d after frame %d", no, before)
+		return fmt.Errorf("the runner violated its protocol: it sent frame %d after frame %d", no, before)
 	case no >= MaxFrames:
 		return fmt.Errorf("the agent has printed more than %d lines in this turn", MaxFrames)
 	}
@@ -223,7 +223,7 @@ func (a *attempt) gap(ctx context.Context, err error) error {
 	if gaps < transcript.MaxGaps {
 		return err
 	}
-	return final(Refused, fmt.Errorf("the runner violates its protocol: it left %d gaps in transcripts: %w", gaps, err))
+	return final(Refused, fmt.Errorf("the runner violated its protocol: it left %d gaps in transcripts: %w", gaps, err))
 }
 
 // refusals is how often the store refuses a batch before its turn fails.

@@ -210,7 +210,7 @@ func (a *attempt) readProfileMark(
 		return profileMark{}, false, nil
 	}
 	if err := json.Unmarshal(result.Stdout, &mark); err != nil {
-		a.Logger.WarnContext(ctx, "the mark of a profile cannot be read; everything is written again",
+		a.Logger.WarnContext(ctx, "could not read the mark of a profile; writing everything again",
 			slog.String("sandbox_id", a.sandbox.ID()), slog.Any("error", err))
 		return profileMark{}, false, nil
 	}

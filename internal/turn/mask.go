@@ -185,6 +185,6 @@ func (a *attempt) remaskSometimes(ctx context.Context) {
 	}
 	if err := a.remask(ctx); err != nil {
 		a.remasked = time.Now()
-		a.log().WarnContext(ctx, "could not read the stored secrets; those of before are masked", slog.Any("error", err))
+		a.log().WarnContext(ctx, "could not read the stored secrets; masking the previous ones", slog.Any("error", err))
 	}
 }

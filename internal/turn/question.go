@@ -67,7 +67,7 @@ func (a *attempt) ask(questions []agent.Question, frame int64) []eventlog.Questi
 	var out []eventlog.Question
 	for _, q := range questions {
 		if len(q.ID) > question.MaxIDBytes {
-			a.log().Warn("a question is ignored, because its id is too long", slog.Int("bytes", len(q.ID)))
+			a.log().Warn("ignored a question whose id is too long", slog.Int("bytes", len(q.ID)))
 			continue
 		}
 		answer := agent.Answer{Decision: agent.DecisionOnce}

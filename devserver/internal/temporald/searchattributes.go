@@ -33,7 +33,7 @@ func addSearchAttributes(
 		}
 		if column, ok := columnOf[name]; ok {
 			if columns[column] != kind {
-				return nil, false, fmt.Errorf("search attribute %s: exists as %s, wanted as %s", name, columns[column], kind)
+				return nil, false, fmt.Errorf("search attribute %s: exists with type %s, want %s", name, columns[column], kind)
 			}
 			continue
 		}

@@ -111,7 +111,7 @@ func Start(ctx context.Context, c Config, logger log.Logger) (_ *Server, err err
 
 // waitReady returns when the frontend and the UI answer.
 func (s *Server) waitReady(ctx context.Context, logger *slog.Logger) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("no answer within %s", readyTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("no response within %s", readyTimeout))
 	defer cancel()
 	c, err := client.DialContext(ctx, client.Options{
 		HostPort:  s.config.frontendAddress(),

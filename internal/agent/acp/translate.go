@@ -188,7 +188,7 @@ func (t *translator) end(d acpformat.EndNote, at time.Time) {
 	switch d.Outcome {
 	case session.OutcomeCompleted, session.OutcomeFailed, session.OutcomeCancelled, session.OutcomeUnknown:
 	default:
-		d.Outcome, d.Reason = session.OutcomeUnknown, "the bridge does not say how the turn ended"
+		d.Outcome, d.Reason = session.OutcomeUnknown, "the bridge did not report how the turn ended"
 	}
 	t.Out.Resolved = append(t.Out.Resolved, t.state.Waiting...)
 	t.Emit(t.state.Cut(at)...)

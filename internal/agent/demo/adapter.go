@@ -51,7 +51,7 @@ func (Adapter) Describe() agent.Description {
 	return agent.Description{
 		Name:         Name,
 		Title:        "Demo agent",
-		Summary:      "Does what the lines of a prompt say: runs commands, writes files, looks at images, asks, sleeps, echoes. Needs no model and no key.",
+		Summary:      "Executes the lines of a prompt: runs commands, writes files, looks at images, asks, sleeps, echoes. Needs no model and no key.",
 		Models:       []string{Name},
 		Capabilities: []string{"abort", "resume", "revert", "thinking", "subagents", "questions", "permissions", "rejection-message", "title", agent.CapabilitySteer},
 	}

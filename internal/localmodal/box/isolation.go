@@ -104,14 +104,14 @@ func (i Isolation) Lacks() []Lack {
 		return lacks
 	case Directory:
 		lacks := []Lack{
-			{Boundary, "only paths are translated: a program that means to acts as the user of the server"},
+			{Boundary, "only paths are translated: a malicious program can act as the user of the server"},
 			{SeparateSandboxes, "all sandboxes are the user of the server"},
 			sharedNetwork,
 			{HiddenProcesses, "without a PID namespace a sandbox sees the machine's processes, and can signal those of the same user"},
 			{BlockedNetwork, "only a full set of namespaces has a network that can be left empty"},
 			{OwnHostname, "without a UTS namespace the host name is the machine's"},
 			{OwnRoot, "without a user namespace a sandbox's user is the user of the server"},
-			{hiddenFiles, "paths are translated, not taken away: a program that means to can reach the machine's files"},
+			{hiddenFiles, "paths are translated, not taken away: a malicious program can reach the machine's files"},
 			{debuggers, "a process has one tracer, and that is the sandbox's"},
 		}
 		if os.Geteuid() == 0 {

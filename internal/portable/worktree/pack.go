@@ -119,7 +119,7 @@ func (p *packer) history(ctx context.Context, scratch string) error {
 		return err
 	}
 	if info.Size() > maxRepositoryBytes {
-		p.lacks("the history of the repository: it has %d bytes, and at most %d are taken", info.Size(), int64(maxRepositoryBytes))
+		p.lacks("the history of the repository: it has %d bytes; at most %d are archived", info.Size(), int64(maxRepositoryBytes))
 		p.m.Git = nil
 		return nil
 	}
@@ -249,10 +249,10 @@ func (p *packer) add(name string, tracked bool) error {
 		p.lacks("%s (neither a file nor a link)", name)
 		return nil
 	case info.Size() > MaxFileBytes:
-		p.lacks("%s (%d bytes; at most %d are taken of a file)", name, info.Size(), MaxFileBytes)
+		p.lacks("%s (%d bytes; at most %d are archived per file)", name, info.Size(), MaxFileBytes)
 		return nil
 	case p.bytes+info.Size() > maxFilesBytes:
-		p.lacks("%s (the files before it have %d bytes, and at most %d are taken)", name, p.bytes, int64(maxFilesBytes))
+		p.lacks("%s (the files before it have %d bytes; at most %d are archived)", name, p.bytes, int64(maxFilesBytes))
 		return nil
 	}
 	data, err := read(full)

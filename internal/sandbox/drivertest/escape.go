@@ -43,7 +43,7 @@ const (
 	LeaveSetID        Escape = "leave a set-user-ID program on the machine"
 	LeaveCapabilities Escape = "leave a program with capabilities on the machine"
 	ReachKeys         Escape = "use the kernel keys of the server's user"
-	UseUpUser         Escape = "use up what the kernel gives the server's user (inotify, timers, message queues)"
+	UseUpUser         Escape = "exhaust the kernel quotas of the server's user (inotify, timers, message queues)"
 	SeeProcesses      Escape = "see the machine's processes"
 	SeeSandboxes      Escape = "see another sandbox's processes"
 	ReadSandboxes     Escape = "read another sandbox's files"

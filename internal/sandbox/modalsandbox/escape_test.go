@@ -118,7 +118,7 @@ func TestSecurityDocumentSaysWhatIsTried(t *testing.T) {
 		t.Skip("the table is that of root; an ordinary user's level of chroot keeps sandboxes apart as well")
 	}
 	var table strings.Builder
-	table.WriteString("| what a hostile program tries |")
+	table.WriteString("| attack |")
 	for _, level := range box.Levels() {
 		fmt.Fprintf(&table, " `%s` |", level)
 	}

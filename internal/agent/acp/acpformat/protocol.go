@@ -121,7 +121,7 @@ func Stopped(reason string) (session.Outcome, string) {
 	case "cancelled":
 		return session.OutcomeCancelled, session.ReasonAborted
 	case "":
-		return session.OutcomeFailed, "the agent does not say how the turn ended"
+		return session.OutcomeFailed, "the agent did not report how the turn ended"
 	}
 	return session.OutcomeFailed, reason
 }

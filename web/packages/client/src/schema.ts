@@ -15,10 +15,10 @@ export interface paths {
          * List sessions, newest first
          * @description Filters are combined: a session must satisfy all of them. Lists are read in pages; follow `nextCursor` until it is null.
          *
-         *     The work of one page is bounded, also with millions of sessions. Where neither the newest sessions nor an index
-         *     satisfy the filters, a page ends early: it has fewer sessions than `limit`, or none, although `nextCursor` is not
-         *     null. This concerns searches for fewer than three letters or digits in a row, filters that thousands of sessions
-         *     match but few of the newest, and `createdSince` and `createdBefore` with `sort` by activity.
+         *     The work for one page is bounded, even with millions of sessions. If neither the newest sessions nor an index
+         *     satisfies the filters, a page ends early: it has fewer sessions than `limit`, or none, although `nextCursor` is
+         *     not null. This applies to searches for fewer than three letters or digits in a row, filters that thousands of
+         *     sessions match but few of the newest, and `createdSince` and `createdBefore` with `sort` by activity.
          */
         get: operations["listSessions"];
         put?: never;
@@ -30,11 +30,12 @@ export interface paths {
          *     With an `Idempotency-Key`, repeating the request within 24 hours returns 200 with the current session and creates
          *     nothing; the same key with another body is 409 `idempotency_conflict`.
          *
-         *     An agent may need a secret that is not stored: see `secrets` of `GET /api/agents`. A lazy session is created all the
-         *     same, with a warning; with a prompt, or with `sandbox: eager`, the answer is 409 `secret_missing`.
+         *     If the agent needs a secret that is not stored (see `secrets` of `GET /api/agents`), a lazy session is created
+         *     with a warning; with a prompt, or with `sandbox: eager`, the answer is 409 `secret_missing`.
          *
-         *     The first prompt may come with files, as those of `POST /api/sessions/{id}/prompts` and within the same bounds: as a form with the session
-         *     in the field `session`, or as JSON with `attachments` of the prompt in base64. A file that is refused creates no session.
+         *     The first prompt can have files, with the same limits as in `POST /api/sessions/{id}/prompts`: send a form with
+         *     the session in the field `session`, or JSON with `attachments` of the prompt in base64. If a file is refused, no
+         *     session is created.
          */
         post: operations["createSession"];
         delete?: never;
@@ -54,31 +55,32 @@ export interface paths {
         };
         /**
          * Show a session
-         * @description The session as it is stored. Reading wakes nothing.
+         * @description Returns the stored session. Reading does not wake it.
          */
         get: operations["getSession"];
         put?: never;
         post?: never;
         /**
          * Stop a session, or erase it
-         * @description Without `purge`, the same as POST stop. With `purge=true` the session is stopped and then everything that is stored of it is
-         *     erased: prompts, events, files, transcripts, questions, snapshots and images at the provider, and the workflow's history in
-         *     Temporal. The answer is `202`, also for a repeated request; the request is stored durably, and the erasure continues after any
-         *     interruption. Until it is complete, GET returns the session with `purge`, without title, metadata, workspace and options once
-         *     `purge.state` is `erasing`, and readers of its events get a gap and `end`. After that every route of the session answers `404`. Its
-         *     id is not used again. Other sessions that name it keep their own data. Backups, and logs with the session's id, are not
-         *     changed.
+         * @description Without `purge`, the same as POST stop. With `purge=true` the session is stopped, and then all of its stored
+         *     data is erased: prompts, events, files, transcripts, questions, snapshots and images at the provider, and the
+         *     workflow's history in Temporal. The answer is `202`, also for a repeated request; the request is stored durably,
+         *     and the erasure continues after any interruption. Until it is complete, GET returns the session with `purge`,
+         *     without title, metadata, workspace and options once `purge.state` is `erasing`, and readers of its events get a
+         *     gap and `end`. After that every route of the session answers `404`. Its id is not reused. Other sessions that
+         *     refer to it keep their own data. Backups, and logs with the session's id, are not changed.
          */
         delete: operations["deleteSession"];
         options?: never;
         head?: never;
         /**
          * Change title, metadata, idle timeout, options, profile or workspace
-         * @description Changes the given fields; `metadata`, `options` and `workspace` are replaced as a whole. The workspace can be changed
-         *     before the first sandbox of the session is created (`initializing`, `generation` 0), and in `error`; otherwise the answer is 409
-         *     `workspace_in_use`. POST recover then sets the new workspace up in a fresh sandbox. A session that has worked continues with its files:
-         *     the new workspace counts when it is set up from scratch, as after POST environment/terminate. A new idle timeout is stored and sent to the
-         *     session's workflow; while Temporal is unavailable it is sent later.
+         * @description Changes the given fields; `metadata`, `options` and `workspace` are replaced as a whole. The workspace can be
+         *     changed before the first sandbox of the session is created (`initializing`, `generation` 0), and in `error`;
+         *     otherwise the answer is 409 `workspace_in_use`. After a change in `error`, POST recover sets up the new
+         *     workspace in a fresh sandbox. A session that has run keeps its files; the new workspace takes effect when it is
+         *     set up from scratch, as after POST environment/terminate. A new idle timeout is stored and sent to the session's
+         *     workflow; while Temporal is unavailable it is sent later.
          */
         patch: operations["patchSession"];
         trace?: never;
@@ -170,12 +172,12 @@ export interface paths {
          * Discard the sandbox; keep the session
          * @description Takes effect after the running turn, or at once with `force`. The output so far is stored, the sandbox is
          *     terminated without a snapshot, and the session is `hibernated` with the reason `dropped`. It wakes in a fresh
-         *     sandbox with its memory and its workspace as at creation. Hibernating or hibernated: 200. Without a sandbox
-         *     yet: 409 `illegal_state`.
+         *     sandbox, with its memory and with its workspace as it was at creation. Hibernating or hibernated: 200. Without a
+         *     sandbox yet: 409 `illegal_state`.
          *
-         *     In `error`, this is a way out: the sandbox is terminated, the session is `restoring` with the reason
-         *     `dropped`, and then `running` in a fresh sandbox. A snapshot that could not be restored is kept for seven
-         *     days. A pending `recover` is superseded; a later one gets 200.
+         *     In `error`, this command recovers the session without its files: the sandbox is terminated, the session is
+         *     `restoring` with the reason `dropped`, and then `running` in a fresh sandbox. A snapshot that could not be
+         *     restored is kept for seven days. A pending `recover` is superseded; a later one gets 200.
          */
         post: operations["terminateEnvironment"];
         delete?: never;
@@ -197,8 +199,8 @@ export interface paths {
         put?: never;
         /**
          * Move a session to a new sandbox
-         * @description Takes effect after the running turn, or at once with `force`. Everything is saved, the sandbox is terminated,
-         *     and the session wakes at once in a new one, as it was. Hibernated or without a sandbox yet: 409
+         * @description Takes effect after the running turn, or at once with `force`. The files and the agent's memory are saved, the
+         *     sandbox is terminated, and the session wakes at once in a new one. Hibernated or without a sandbox yet: 409
          *     `illegal_state`. In `error`: 409 `session_in_error`.
          */
         post: operations["restartEnvironment"];
@@ -221,16 +223,16 @@ export interface paths {
         put?: never;
         /**
          * Revert a session to a bundle or to its state before a prompt
-         * @description Takes effect after the running turn, or at once with `force`. A sleeping session wakes for it, and queued
-         *     prompts wait for it. The agent's memory returns to its state at that point. Later blocks are removed, with an
+         * @description Takes effect after the running turn, or at once with `force`. A sleeping session wakes, and queued prompts wait
+         *     until the revert ends. The agent's memory returns to its state at that point. Later blocks are removed, with an
          *     event `block_removed` each, and their prompts get the reason `reverted`. If the revert fails, an event `error`
          *     with the code `revert_failed` gives the reason, and nothing changes.
          *
          *     With `files`, the workspace also returns to its state at the bundle, or at the bundle that was saved directly
-         *     before the prompt. A session with a sandbox is saved first: it goes through `hibernating` and `hibernated`,
-         *     and is then restored from the bundle. Nothing changes before a sandbox made from the bundle matches it. What
-         *     was undone stays in its bundles, which can be read and forked, but not reverted to. Until the next turn, the
-         *     agent's memory is stored in the snapshot alone.
+         *     before the prompt. A session with a sandbox is saved first: it goes through `hibernating` and `hibernated`, and
+         *     is then restored from the bundle. Nothing changes before a sandbox made from the bundle matches it. The state
+         *     that was undone stays in its bundles, which can be read and forked, but not reverted to. Until the next turn,
+         *     the agent's memory is stored in the snapshot alone.
          *
          *     Without `files`, the agent's memory is rewritten in its sandbox as if the prompt, or the first prompt after
          *     the bundle, had never been sent.
@@ -239,7 +241,7 @@ export interface paths {
          *
          *     - a prompt that has not run or is already reverted;
          *     - without `files`, a bundle that no prompt followed;
-         *     - a bundle whose files are deleted, or that a revert has undone;
+         *     - a bundle whose files are deleted or whose state was undone by a revert;
          *     - with `files`, an imported bundle, or a turn that waits for an answer.
          *
          *     If no bundle was saved at the prompt, 409 `no_bundle_there` names the nearest ones, as for a fork. Without
@@ -291,9 +293,9 @@ export interface paths {
         put?: never;
         /**
          * Interrupt the running turn
-         * @description Interrupts the run in progress at the time of the request, or the one that `runId` names, but never a later
-         *     one. Queued prompts are kept. If the run ends first, the command ends `superseded`. If no run is in progress,
-         *     or the named run has ended: 200. If the session never had the run: 404 `run_not_found`.
+         * @description Interrupts the run in progress at the time of the request, or the one that `runId` names, but never a later one.
+         *     Queued prompts are kept. If the run ends first, the command ends `superseded`. If no run is in progress, or the
+         *     named run has ended: 200. If the session has no such run: 404 `run_not_found`.
          */
         post: operations["abortSession"];
         delete?: never;
@@ -337,10 +339,11 @@ export interface paths {
         put?: never;
         /**
          * Hold the queue
-         * @description Until a `release` no prompt of the session starts, and no queued prompt wakes it. A prompt that is processing continues, and
-         *     prompts are accepted as usual. The commands `wake`, `hibernate`, `recover`, `stop` and the others work as usual, and so does the idle
-         *     timeout. The hold is stored with the session: it survives sleep, restarts and errors. A hold of a queue that is held
-         *     answers 200 too; its `reason`, if it has one, replaces the earlier one. Terminated: 409 `session_terminated`.
+         * @description Until a `release`, no prompt of the session starts and no queued prompt wakes it. A prompt that is processing
+         *     continues, and prompts are accepted as usual. The commands `wake`, `hibernate`, `recover`, `stop` and the others
+         *     work as usual, and so does the idle timeout. The hold is stored with the session: it survives sleep, restarts
+         *     and errors. Holding a queue that is already held also gets 200; its `reason`, if given, replaces the earlier
+         *     one. Terminated: 409 `session_terminated`.
          */
         post: operations["holdSession"];
         delete?: never;
@@ -362,8 +365,8 @@ export interface paths {
         put?: never;
         /**
          * Release the queue
-         * @description Ends a hold. Prompts that wait start at once, and wake the session if it sleeps. A queue that is not held: 200. Terminated:
-         *     409 `session_terminated`.
+         * @description Ends a hold. Waiting prompts start at once and wake the session if it sleeps. If the queue is not held: 200.
+         *     Terminated: 409 `session_terminated`.
          */
         post: operations["releaseSession"];
         delete?: never;
@@ -390,11 +393,11 @@ export interface paths {
         /**
          * Submit a prompt
          * @description A prompt that was answered with 202 is stored and never lost: it ends `completed`, `failed`, `cancelled` or
-         *     `unknown`. A sleeping session wakes for it. If the client chooses the `id`, repeating the request with the
-         *     same body gets 200 with the prompt in its present state, even if its content was replaced since; another body
-         *     gets 409 `prompt_conflict`. A session in `error` accepts no prompt: 409 `session_in_error`. If the agent lacks
-         *     a secret that it needs: 409 `secret_missing`, and no sandbox is created. A session has at most 1000 queued
-         *     prompts: 429 `queue_full`.
+         *     `unknown`. It wakes a sleeping session. If the client chooses the `id`, repeating the request with the same body
+         *     gets 200 with the prompt in its present state, even if its content has been replaced; another body gets 409
+         *     `prompt_conflict`. A session in `error` accepts no prompt: 409 `session_in_error`. If the agent lacks a secret
+         *     that it needs: 409 `secret_missing`, and no sandbox is created. A session has at most 1000 queued prompts: 429
+         *     `queue_full`.
          *
          *     **Mode `steer`.** The prompt precedes all queued prompts except others of this mode. An agent with the
          *     capability `steer` receives it during the turn in progress, without an interruption, after its current step,
@@ -404,11 +407,11 @@ export interface paths {
          *     prompt is `queued` again, in its place. An `abort` interrupts the work on all prompts that the agent has
          *     taken.
          *
-         *     In these cases, the turn is instead interrupted as by `abort`: the agent lacks the capability, the turn waits
+         *     In these cases, the turn is interrupted instead, as by `abort`: the agent lacks the capability, the turn waits
          *     for an answer, the prompt has files or an `onUnknown` other than that of the turn's prompt, or the sandbox or
-         *     worker is of an earlier release. The interrupted prompt ends `cancelled` with the reason `steered`, and its
-         *     open questions are cancelled, even if the session sleeps with one. Of several such prompts in one turn, the
-         *     first interrupts it. While the queue is held, nothing is delivered or interrupted.
+         *     worker is of an earlier release. The interrupted prompt ends `cancelled` with the reason `steered`, and its open
+         *     questions are cancelled, even if the session sleeps with one. Of several such prompts in one turn, the first
+         *     interrupts it. While the queue is held, nothing is delivered or interrupted.
          *
          *     **Mode `collect`.** The prompt waits for others of this mode, for 3 s (`api --collect-window`) after the
          *     newest and at most ten times that in total. The agent receives them as one prompt, in the order of arrival,
@@ -530,10 +533,11 @@ export interface paths {
         put?: never;
         /**
          * Run a prompt whose outcome is unknown again
-         * @description An `unknown` prompt returns to its place in the queue: it runs before the prompts that wait, and after those that have run
-         *     since. What its first attempt has done is not undone. With `attempt`, the attempt whose outcome is unknown (the `attempts` of the
-         *     prompt), a repeated request is harmless, also if the prompt has become `unknown` again meanwhile. A prompt that was retried already is 200; one with another
-         *     status is 409 `prompt_not_unknown`.
+         * @description An `unknown` prompt returns to its place in the queue: it runs before the prompts that wait, and after those
+         *     that have run since. The effects of its first attempt are not undone. With `attempt`, the attempt whose outcome
+         *     is unknown (the `attempts` of the prompt), a repeated request is harmless, even if the prompt has become
+         *     `unknown` again in the meantime. A prompt that was already retried gets 200; one with another status gets 409
+         *     `prompt_not_unknown`.
          */
         post: operations["retryPrompt"];
         delete?: never;
@@ -610,11 +614,11 @@ export interface paths {
          * Submit a prompt
          * @deprecated
          * @description A prompt that was answered with 202 is stored and never lost: it ends `completed`, `failed`, `cancelled` or
-         *     `unknown`. A sleeping session wakes for it. If the client chooses the `id`, repeating the request with the
-         *     same body gets 200 with the prompt in its present state, even if its content was replaced since; another body
-         *     gets 409 `prompt_conflict`. A session in `error` accepts no prompt: 409 `session_in_error`. If the agent lacks
-         *     a secret that it needs: 409 `secret_missing`, and no sandbox is created. A session has at most 1000 queued
-         *     prompts: 429 `queue_full`.
+         *     `unknown`. It wakes a sleeping session. If the client chooses the `id`, repeating the request with the same body
+         *     gets 200 with the prompt in its present state, even if its content has been replaced; another body gets 409
+         *     `prompt_conflict`. A session in `error` accepts no prompt: 409 `session_in_error`. If the agent lacks a secret
+         *     that it needs: 409 `secret_missing`, and no sandbox is created. A session has at most 1000 queued prompts: 429
+         *     `queue_full`.
          *
          *     **Mode `steer`.** The prompt precedes all queued prompts except others of this mode. An agent with the
          *     capability `steer` receives it during the turn in progress, without an interruption, after its current step,
@@ -624,11 +628,11 @@ export interface paths {
          *     prompt is `queued` again, in its place. An `abort` interrupts the work on all prompts that the agent has
          *     taken.
          *
-         *     In these cases, the turn is instead interrupted as by `abort`: the agent lacks the capability, the turn waits
+         *     In these cases, the turn is interrupted instead, as by `abort`: the agent lacks the capability, the turn waits
          *     for an answer, the prompt has files or an `onUnknown` other than that of the turn's prompt, or the sandbox or
-         *     worker is of an earlier release. The interrupted prompt ends `cancelled` with the reason `steered`, and its
-         *     open questions are cancelled, even if the session sleeps with one. Of several such prompts in one turn, the
-         *     first interrupts it. While the queue is held, nothing is delivered or interrupted.
+         *     worker is of an earlier release. The interrupted prompt ends `cancelled` with the reason `steered`, and its open
+         *     questions are cancelled, even if the session sleeps with one. Of several such prompts in one turn, the first
+         *     interrupts it. While the queue is held, nothing is delivered or interrupted.
          *
          *     **Mode `collect`.** The prompt waits for others of this mode, for 3 s (`api --collect-window`) after the
          *     newest and at most ten times that in total. The agent receives them as one prompt, in the order of arrival,
@@ -733,10 +737,11 @@ export interface paths {
         /**
          * Run a prompt whose outcome is unknown again
          * @deprecated
-         * @description An `unknown` prompt returns to its place in the queue: it runs before the prompts that wait, and after those that have run
-         *     since. What its first attempt has done is not undone. With `attempt`, the attempt whose outcome is unknown (the `attempts` of the
-         *     prompt), a repeated request is harmless, also if the prompt has become `unknown` again meanwhile. A prompt that was retried already is 200; one with another
-         *     status is 409 `prompt_not_unknown`.
+         * @description An `unknown` prompt returns to its place in the queue: it runs before the prompts that wait, and after those
+         *     that have run since. The effects of its first attempt are not undone. With `attempt`, the attempt whose outcome
+         *     is unknown (the `attempts` of the prompt), a repeated request is harmless, even if the prompt has become
+         *     `unknown` again in the meantime. A prompt that was already retried gets 200; one with another status gets 409
+         *     `prompt_not_unknown`.
          */
         post: operations["retryMessage"];
         delete?: never;
@@ -806,9 +811,9 @@ export interface paths {
         };
         /**
          * List the files of the workspace, by path
-         * @description The files as the runner last reported them: moments ago during a turn, and completely at the end of each turn and before
-         *     the session hibernates. The list omits symbolic links, everything named `.git` or in `node_modules`, what the
-         *     repository's ignore files name, paths over 1024 bytes or not in UTF-8, and files beyond the first 20000.
+         * @description The files as the runner last reported them: moments ago during a turn, and completely at the end of each turn
+         *     and before the session hibernates. The list omits symbolic links, everything named `.git` or in `node_modules`,
+         *     files that the repository ignores, paths over 1024 bytes or not in UTF-8, and files beyond the first 20000.
          *     Reading does not wake the session.
          */
         get: operations["listFiles"];
@@ -835,11 +840,11 @@ export interface paths {
          * Read a file of the workspace
          * @description The type is that of the name, or else of the bytes. PNG, JPEG, GIF and WebP images and plain text have the
          *     disposition `inline`, everything else, SVG and HTML included, `attachment`. `ETag`, `If-None-Match`,
-         *     `If-Modified-Since` and `Range` mean what they mean everywhere.
+         *     `If-Modified-Since` and `Range` have their standard meaning.
          *
-         *     404 `file_not_found` when there is no such file, or none any more. 413 `too_large` when it is over 1 MiB, whose
-         *     content is not saved, and 409 `file_not_saved` when it was not saved because the session's files would be more
-         *     than 64 MiB with it, or because it could not be read.
+         *     404 `file_not_found` if the file does not exist or no longer exists. 413 `too_large` if it is over 1 MiB,
+         *     because the content of such files is not saved. 409 `file_not_saved` if it was not saved because the session's
+         *     files would have exceeded 64 MiB in total, or because it could not be read.
          */
         get: operations["getFile"];
         put?: never;
@@ -862,11 +867,13 @@ export interface paths {
         };
         /**
          * Read an attachment of a prompt, or an image of a tool's result
-         * @description The bytes of what `attachments` of a prompt, or `images` of a `tool_result` block, name. They are stored with the session, outside its events, until
-         *     it is purged. PNG, JPEG, GIF and WebP images have the disposition `inline`, everything else `attachment`. `ETag`,
-         *     `If-None-Match` and `Range` mean what they mean everywhere. Reading does not wake the session.
+         * @description The bytes of an attachment named in `attachments` of a prompt or in `images` of a `tool_result` block. They are
+         *     stored with the session, outside its events, until it is purged. PNG, JPEG, GIF and WebP images have the
+         *     disposition `inline`, everything else `attachment`. `ETag`, `If-None-Match` and `Range` have their standard
+         *     meaning. Reading does not wake the session.
          *
-         *     404 `attachment_not_found` when there is none with that id, or a limit of the session kept it from being stored.
+         *     404 `attachment_not_found` if no attachment has that id, or if it was not stored because of a limit of the
+         *     session.
          */
         get: operations["getAttachment"];
         put?: never;
@@ -913,8 +920,9 @@ export interface paths {
         };
         /**
          * The branch, the commit and the pull request of a session
-         * @description `workspace` is the repository as it was in the sandbox when the newest diff was computed: see `GET …/diff`. `reported` is what the agent has
-         *     reported last with `report_git_state`, and `pullRequest` what it has recorded with `create_pr` and every `update_pr` after it. Reading does not wake the session.
+         * @description `workspace` is the state of the repository in the sandbox when the newest diff was computed: see `GET …/diff`.
+         *     `reported` is the newest report of the agent with `report_git_state`. `pullRequest` is the pull request that it
+         *     recorded with `create_pr`, with every later `update_pr` applied. Reading does not wake the session.
          */
         get: operations["getGit"];
         put?: never;
@@ -938,9 +946,10 @@ export interface paths {
         put?: never;
         /**
          * Ask the agent to review the changes in the workspace
-         * @description Queues a prompt like any other: it asks the agent to look at the files that differ from the beginning of the session, of which it lists 100, and to change none.
-         *     The agent reports the result with the tool `report_review`, as an event `review_result` of the prompt's run; an agent that is not offered
-         *     the tools of overwinter answers with text. The same `id` again answers 200 with the prompt in its present state.
+         * @description Queues a normal prompt that asks the agent to review the files changed since the beginning of the session, and
+         *     to change none. It lists up to 100 of the files. The agent reports the result with the tool `report_review`, as
+         *     an event `review_result` of the prompt's run; an agent that is not offered the tools of overwinter answers with
+         *     text. Repeating the request with the same `id` gets 200 with the prompt in its present state.
          */
         post: operations["requestReview"];
         delete?: never;
@@ -1035,8 +1044,8 @@ export interface paths {
         /**
          * Fork a session at a bundle
          * @description Creates a session that starts at a bundle of this one, with its files, the agent's memory, and a copy of the
-         *     conversation up to it. The fork is hibernated until its first prompt or wake, which restores its first
-         *     sandbox. This session is not changed, whatever it does meanwhile.
+         *     conversation up to it. The fork is hibernated until its first prompt or wake, which restores its first sandbox.
+         *     This session is not affected and may continue in the meantime.
          *
          *     The point is a bundle, or a prompt: after it, or before it with `before`. `before` with a `prompt` means "edit
          *     and resend". If no bundle was saved at exactly that point: 409 `no_bundle_there`, with the nearest ones in
@@ -1052,9 +1061,9 @@ export interface paths {
          *     each. Until then the receipt is `partial` and names the previous agent in `handedFrom`. The `model` in the
          *     options is not copied. The agent's secrets must be stored, as at creation.
          *
-         *     The copied conversation is also in the fork's events, from 1 on, as one `block_complete` for each block. The
-         *     fork starts without prompts of this session. With an `Idempotency-Key`, the request can be repeated as `POST
-         *     /api/sessions` can.
+         *     The fork's events begin with the copied conversation, as one `block_complete` for each block. The fork starts
+         *     without prompts of this session. With an `Idempotency-Key`, the request can be repeated as `POST /api/sessions`
+         *     can.
          */
         post: operations["forkSession"];
         delete?: never;
@@ -1208,8 +1217,8 @@ export interface paths {
         };
         /**
          * The conversation that a bundle has
-         * @description Read like the blocks of a session, from the database: no sandbox is needed. What a later revert has removed is there. A block that the
-         *     agent has changed after the bundle was made has its present content.
+         * @description Read like the blocks of a session, from the database: no sandbox is needed. Blocks that a later revert removed
+         *     are included. A block that the agent changed after the bundle was saved has its present content.
          */
         get: operations["getBundleBlocks"];
         put?: never;
@@ -1231,12 +1240,14 @@ export interface paths {
         };
         /**
          * List the files that a bundle has, by path
-         * @description The files of the workspace as they were stored when the bundle was committed, read like those of a session: no sandbox is needed. What that
-         *     list omits is not there either, although the snapshot has it. Of files that were replaced or deleted after a bundle, 64 MiB of
-         *     content are kept in a session; the others are listed with `unsaved` = `session_full`. A fork's first bundle has the files of the bundle that it was forked from.
+         * @description The files of the workspace as they were stored when the bundle was committed, read like those of a session: no
+         *     sandbox is needed. Files that that list omits are not included either, although the snapshot contains them. Of
+         *     files that were replaced or deleted after a bundle, 64 MiB of content are kept in a session; the others are
+         *     listed with `unsaved` = `session_full`. A fork's first bundle has the files of the bundle that it was forked
+         *     from.
          *
-         *     409 `file_not_saved` when nothing is stored of the bundle: it was saved without a snapshot, imported, or made by an earlier release, or the
-         *     session has replaced more than 100,000 files since.
+         *     409 `file_not_saved` if no files of the bundle are stored: it was saved without a snapshot, imported, or saved
+         *     by an earlier release, or the session has replaced more than 100,000 files since.
          */
         get: operations["listBundleFiles"];
         put?: never;
@@ -1260,8 +1271,8 @@ export interface paths {
         };
         /**
          * Read a file that a bundle has
-         * @description As a file of a session is read. 404 `file_not_found` when the bundle has no such file, 413 `too_large` when it is over 1 MiB, and 409
-         *     `file_not_saved` when its content, or nothing of the bundle, is stored.
+         * @description Works like reading a file of a session. 404 `file_not_found` if the bundle has no such file, 413 `too_large` if
+         *     it is over 1 MiB, and 409 `file_not_saved` if its content, or all content of the bundle, is not stored.
          */
         get: operations["getBundleFile"];
         put?: never;
@@ -1282,7 +1293,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * How the workspace of a bundle differs from the session's beginning
+         * Changes to the workspace between the session's beginning and a bundle
          * @description The newest diff that was stored when the bundle was committed, as a session has it. Before the first comparison all fields are empty and
          *     `computedAt` is null. 409 `file_not_saved` as for the list of files.
          */
@@ -1363,10 +1374,10 @@ export interface paths {
         put?: never;
         /**
          * Prepare the portable archive of a bundle
-         * @description Starts a sandbox from the bundle's snapshot for a moment to read its files and the agent's memory. The session
-         *     is neither disturbed nor woken. Repeat the request until `status` is `ready` or `failed`. The archive can then
-         *     be downloaded, until a day after the last request. An imported bundle, and one whose files are lost, is
-         *     `ready` at once. A request after a failure tries again.
+         * @description Starts a temporary sandbox from the bundle's snapshot to read its files and the agent's memory. The session is
+         *     neither disturbed nor woken. Repeat the request until `status` is `ready` or `failed`. The archive can then be
+         *     downloaded, until a day after the last request. An imported bundle, and one whose files are lost, is `ready` at
+         *     once. A request after a failure retries.
          */
         post: operations["prepareExport"];
         delete?: never;
@@ -1387,17 +1398,16 @@ export interface paths {
         /**
          * Continue a session from a portable archive
          * @description Creates a hibernated session with the files, the agent's memory and the conversation of the archive. Its first
-         *     prompt or wake creates its sandbox from the agent's image and the archive, and runs the exported session's
-         *     setup script, if it had one. The receipt and a note to the agent state what is missing and where the session
-         *     came from. Its bundle can be forked and exported.
+         *     prompt or wake creates its sandbox from the agent's image and the archive, and runs the exported session's setup
+         *     script, if it had one. The receipt and a note to the agent list the missing parts and name the session's origin.
+         *     Its bundle can be forked and exported.
          *
          *     The whole archive is checked first. These are 400 `invalid_request`, and nothing is stored: entries that lead
-         *     out of the workspace or are neither files nor links, hashes and sizes that differ from the manifest, files
-         *     that do not belong to the agent's memory, and a truncated archive. An archive contains no secrets and no
-         *     profile, only their names. `warnings` of the response are about secrets that the agent needs and that are not
-         *     stored. The receipt names the profile, unless `profile` is given, and each secret that the session could use
-         *     where it was exported and that is not stored. With an `Idempotency-Key`, the request can be repeated as
-         *     `POST /api/sessions` can.
+         *     out of the workspace or are neither files nor links, hashes and sizes that differ from the manifest, files that
+         *     do not belong to the agent's memory, and a truncated archive. An archive contains no secrets and no profile,
+         *     only their names. `warnings` of the response name the secrets that the agent needs and that are not stored. The
+         *     receipt names the profile, unless `profile` is given, and each secret that was available to the exported session
+         *     and is not stored here. With an `Idempotency-Key`, the request can be repeated as `POST /api/sessions` can.
          */
         post: operations["importBundle"];
         delete?: never;
@@ -1418,9 +1428,9 @@ export interface paths {
         /**
          * The agent's own transcript files
          * @description With `limit` or `cursor`, the response is a JSON page of about 1 MiB of all files, or of the one at `path`. To
-         *     read everything, repeat the request with `cursor` until there is no `nextCursor`. A larger file is divided
-         *     over several pages: its pieces, in order, are the file. If the agent rewrites a file meanwhile, the file
-         *     starts again with another `version` and the `offset` 0.
+         *     read everything, repeat the request with `cursor` until there is no `nextCursor`. A larger file is split over
+         *     several pages; concatenate its pieces in order. If the agent rewrites a file meanwhile, the file starts again
+         *     with another `version` and the `offset` 0.
          *
          *     With neither, the response has all files, or with `path` the bytes of that file alone.
          */
@@ -1456,9 +1466,9 @@ export interface paths {
          *       deltas that compaction has deleted, whose block is complete in a later event.
          *     - `end {}` is sent when the session is terminated and all events have been sent. The stream then closes.
          *
-         *     With `Accept: application/json` the response is a page of events. If there are none after the position, it
-         *     waits up to `wait` for one. Repeat the request with the `after` of the response until it has `ended`. `gaps`
-         *     lists what is missing between its events.
+         *     With `Accept: application/json` the response is a page of events. If there are none after the position, it waits
+         *     up to `wait` for one. Repeat the request with the `after` of the response until it has `ended`. `gaps` lists the
+         *     ranges of events that are missing from it.
          */
         get: operations["streamEvents"];
         put?: never;
@@ -1728,10 +1738,10 @@ export interface paths {
         };
         /**
          * Get the conversation as messages of the AI SDK
-         * @description The initial messages of a page: each prompt and the reply to it, with the same ids as in the streams, and with the parts
-         *     that the blocks of the conversation have. Parts that come only from events, such as answered questions, are
-         *     missing. The reply to the running prompt is included as far as it goes; its stream replaces it. Queued prompts are
-         *     last.
+         * @description The initial messages of a page: each prompt and the reply to it, with the same ids as in the streams, and with
+         *     the parts that the blocks of the conversation have. Parts that come only from events, such as answered
+         *     questions, are missing. The reply to the running prompt is included in its present state; its stream replaces
+         *     it. Queued prompts are last.
          */
         get: operations["chatMessages"];
         put?: never;
@@ -1826,7 +1836,7 @@ export interface paths {
         };
         /**
          * The agents that sessions can be created with
-         * @description The agents that sessions can have, with what each can do and needs.
+         * @description The available agents, with the capabilities and the secrets of each.
          */
         get: operations["listAgents"];
         put?: never;
@@ -1845,9 +1855,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List what the agents of all sessions have asked people, open ones first
-         * @description Open questions come first, then those that are answered, expired and cancelled, unless `status` selects; within a status the
-         *     newest is first. `sessionId` says where a question is answered.
+         * List the questions of the agents of all sessions, open ones first
+         * @description Open questions come first, then those that are answered, expired and cancelled, unless `status` selects; within
+         *     a status the newest is first. `sessionId` is the session in which to answer a question.
          */
         get: operations["listAllQuestions"];
         put?: never;
@@ -1868,8 +1878,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List what the agent has asked people, newest first
-         * @description Also those that are answered, expired or cancelled, unless `status` selects.
+         * List the agent's questions, newest first
+         * @description Includes answered, expired and cancelled questions, unless `status` selects.
          */
         get: operations["listQuestions"];
         put?: never;
@@ -1917,13 +1927,14 @@ export interface paths {
         put?: never;
         /**
          * Answer a question
-         * @description The first answer counts. It is stored when this returns, and handed to the agent by whichever worker has the
-         *     turn, now or later. If nothing but questions has kept the turn busy for 3 minutes (`--park-after` of the worker), the session
-         *     hibernates with the reason `question`, its prompt `processing` and the questions open; with other calls or subagents at work it does after
-         *     ten times as long without a sign of them, and they are stopped. The answer, or the last of several, wakes it, in days
-         *     as in minutes; so does the end of their time, with a rejection. The agent was stopped then: it is resumed with a message that says
-         *     what it had asked and what the answer is, and a call that it makes again is given the answer at once. A question that is answered, expired or cancelled already is 409
-         *     `question_answered`, `question_expired` or `question_cancelled`.
+         * @description The first answer counts. It is stored when the call returns; the worker that runs the turn, now or later,
+         *     delivers it to the agent. If a turn has only waited for answers for 3 minutes (`--park-after` of the worker),
+         *     the session hibernates with the reason `question`; its prompt stays `processing` and the questions stay open. If
+         *     other calls or subagents are running, it hibernates after ten times as long without any output of theirs, and
+         *     they are stopped. The answer, or the last of several, wakes the session, even days later; so does the expiry of
+         *     a question, with a rejection. The agent is then resumed with a message that contains its questions and the
+         *     answers; if it repeats a call, the call gets its answer at once. A question that is already answered, expired or
+         *     cancelled gets 409 `question_answered`, `question_expired` or `question_cancelled`.
          */
         post: operations["answerQuestion"];
         delete?: never;
@@ -1947,7 +1958,7 @@ export interface paths {
         put?: never;
         /**
          * Create a profile
-         * @description Its name is unique among those that are not deleted; one that is taken is 409 `name_taken`.
+         * @description Its name must be unique among profiles that are not deleted; otherwise 409 `name_taken`.
          */
         post: operations["createAgentProfile"];
         delete?: never;
@@ -1973,8 +1984,8 @@ export interface paths {
         get: operations["loadAgentProfile"];
         /**
          * Store the next version of a profile
-         * @description The body is the whole profile: what is left out is not in the new version. Sessions keep the version that they
-         *     have until PATCH changes it. With `version`, the newest version that the client has seen, a concurrent change by
+         * @description The body is the whole profile: fields that are left out are not in the new version. Sessions keep their version
+         *     until PATCH changes it. With `version`, the newest version that the client has seen, a concurrent change by
          *     another client is 409 `version_conflict`.
          */
         put: operations["replaceAgentProfile"];
@@ -2001,7 +2012,7 @@ export interface paths {
         };
         /**
          * List the versions of a profile, newest first
-         * @description A deleted profile is found by its id. GET of the profile with a `ref` has what is in the version.
+         * @description A deleted profile is found by its id. GET the profile with a `ref` to read the content of that version.
          */
         get: operations["listAgentProfileVersions"];
         put?: never;
@@ -2245,14 +2256,14 @@ export interface paths {
         get?: never;
         /**
          * Store a secret
-         * @description The value is sealed before it is stored and no call returns it. At most 1000 secrets are kept. The values that it
-         *     replaces stay masked.
+         * @description The value is encrypted before it is stored, and no call returns it. At most 1000 secrets are stored. Replaced
+         *     values stay masked.
          *
          *     A key (such as ANTHROPIC_API_KEY) is bound to `hosts`. Without them it is bound to its provider's own host over
-         *     https and to the host of the provider's base URL if that is stored as a secret too. An agent whose base URL leads
-         *     elsewhere is not started with the key.
+         *     https and to the host of the provider's base URL if that is stored as a secret too. An agent whose base URL
+         *     points to another host is not started with the key.
          *
-         *     An api without OVERWINTER_SECRET_KEY cannot seal and answers 503.
+         *     An api without OVERWINTER_SECRET_KEY cannot encrypt and returns 503.
          */
         put: operations["putSecret"];
         post?: never;
@@ -2275,7 +2286,7 @@ export interface paths {
         };
         /**
          * The process lives
-         * @description The process answers; nothing else is looked at.
+         * @description The process responds; nothing else is checked.
          */
         get: operations["health"];
         put?: never;
@@ -2295,7 +2306,7 @@ export interface paths {
         };
         /**
          * What the server depends on answers
-         * @description What the server depends on answers. `checks` has the result of each.
+         * @description All dependencies of the server respond. `checks` has the result of each.
          */
         get: operations["ready"];
         put?: never;
@@ -2417,8 +2428,8 @@ export interface components {
             /** @description Default or empty - the agent's choice. */
             model?: string;
             /**
-             * @description Policy for tool calls that the agent itself does not consider harmless: run them, ask a person, or
-             *     refuse them. Default `allow`: the sandbox is the boundary.
+             * @description Policy for tool calls that the agent does not consider harmless: run them, ask a person, or refuse them.
+             *     Default `allow`: the sandbox is the boundary.
              * @enum {string}
              */
             permissions?: "allow" | "ask" | "deny";
@@ -2429,10 +2440,11 @@ export interface components {
              */
             questionTimeout?: string;
             /**
-             * @description When a bundle is saved while the session is awake: `hibernate` (not at all), `turn` (after each turn), or a Go duration from 1s to
-             *     168h, after which the end of a turn saves the next one. The end of the turn does not wait for it, but prompts
-             *     that follow do, and the agent is stopped for it and started again with the next prompt. It is a command `sync` with the reason
-             *     `checkpoint`. Default `hibernate`, or the `--checkpoint` of the worker.
+             * @description When a bundle is saved while the session is awake: `hibernate` (not at all), `turn` (after each turn), or a
+             *     Go duration from 1s to 168h, after which the end of a turn saves the next one. The end of the turn does not
+             *     wait for the save, but later prompts do; the agent is stopped for it and started again with the next prompt.
+             *     The save is a command `sync` with the reason `checkpoint`. Default `hibernate`, or the `--checkpoint` of the
+             *     worker.
              * @example turn
              */
             checkpoint?: string;
@@ -2453,7 +2465,7 @@ export interface components {
         ProfileCreate: {
             name: string;
             description?: string;
-            /** @description Instructions that every conversation of the agent starts with. */
+            /** @description Instructions at the start of every conversation of the agent. */
             instructions?: string;
             skills?: components["schemas"]["ProfileTexts"];
             subagents?: components["schemas"]["ProfileTexts"];
@@ -2481,21 +2493,22 @@ export interface components {
             /** @description Taken where the session's options name none. */
             model?: string;
             /**
-             * @description Variables of the agent. They are stored and shown as they are; this is no place for secrets. A base URL must not
-             *     point a stored key at a host that the key is not bound to: the turn fails and names both.
+             * @description Environment variables of the agent. They are stored and returned in plain text, so they must not contain
+             *     secrets. If a base URL points to a host that a stored key is not bound to, the turn fails and names both.
              */
             environment?: {
                 [key: string]: string;
             };
             /**
-             * @description Names of stored secrets that the agent is given as variables, besides those that it asks for itself; `acp`
-             *     asks for none but OVERWINTER_ACP_COMMAND. A turn fails if one of them is not stored. A name is either here or in `environment`.
+             * @description Names of stored secrets that the agent gets as environment variables, in addition to those of its kind
+             *     (`acp` has only OVERWINTER_ACP_COMMAND). A turn fails if one of them is not stored. A name is either here or
+             *     in `environment`.
              */
             secrets?: string[];
-            /** @description Whether calls of tools are allowed, asked for or denied. The session's own `permissions` take the place of `default`. */
+            /** @description Whether tool calls are allowed, asked for or denied. The session's own `permissions` replace `default`. */
             permissions?: {
                 default?: components["schemas"]["Policy"];
-                /** @description Exceptions, by the name under which the agent knows a tool. */
+                /** @description Exceptions, by the agent's name of the tool. */
                 tools?: {
                     [key: string]: components["schemas"]["Policy"];
                 };
@@ -2506,7 +2519,7 @@ export interface components {
             version?: number;
             name: string;
             description?: string;
-            /** @description Instructions that every conversation of the agent starts with. */
+            /** @description Instructions at the start of every conversation of the agent. */
             instructions?: string;
             skills?: components["schemas"]["ProfileTexts"];
             subagents?: components["schemas"]["ProfileTexts"];
@@ -2534,21 +2547,22 @@ export interface components {
             /** @description Taken where the session's options name none. */
             model?: string;
             /**
-             * @description Variables of the agent. They are stored and shown as they are; this is no place for secrets. A base URL must not
-             *     point a stored key at a host that the key is not bound to: the turn fails and names both.
+             * @description Environment variables of the agent. They are stored and returned in plain text, so they must not contain
+             *     secrets. If a base URL points to a host that a stored key is not bound to, the turn fails and names both.
              */
             environment?: {
                 [key: string]: string;
             };
             /**
-             * @description Names of stored secrets that the agent is given as variables, besides those that it asks for itself; `acp`
-             *     asks for none but OVERWINTER_ACP_COMMAND. A turn fails if one of them is not stored. A name is either here or in `environment`.
+             * @description Names of stored secrets that the agent gets as environment variables, in addition to those of its kind
+             *     (`acp` has only OVERWINTER_ACP_COMMAND). A turn fails if one of them is not stored. A name is either here or
+             *     in `environment`.
              */
             secrets?: string[];
-            /** @description Whether calls of tools are allowed, asked for or denied. The session's own `permissions` take the place of `default`. */
+            /** @description Whether tool calls are allowed, asked for or denied. The session's own `permissions` replace `default`. */
             permissions?: {
                 default?: components["schemas"]["Policy"];
-                /** @description Exceptions, by the name under which the agent knows a tool. */
+                /** @description Exceptions, by the agent's name of the tool. */
                 tools?: {
                     [key: string]: components["schemas"]["Policy"];
                 };
@@ -2557,13 +2571,13 @@ export interface components {
         Profile: {
             id: string;
             version: number;
-            /** @description `ID@VERSION`, which is what a session that has it says. */
+            /** @description `ID@VERSION`, as in the `profile` of a session. */
             ref: string;
             createdAt: components["schemas"]["Time"];
             updatedAt: components["schemas"]["Time"];
             name: string;
             description?: string;
-            /** @description Instructions that every conversation of the agent starts with. */
+            /** @description Instructions at the start of every conversation of the agent. */
             instructions?: string;
             skills?: components["schemas"]["ProfileTexts"];
             subagents?: components["schemas"]["ProfileTexts"];
@@ -2591,21 +2605,22 @@ export interface components {
             /** @description Taken where the session's options name none. */
             model?: string;
             /**
-             * @description Variables of the agent. They are stored and shown as they are; this is no place for secrets. A base URL must not
-             *     point a stored key at a host that the key is not bound to: the turn fails and names both.
+             * @description Environment variables of the agent. They are stored and returned in plain text, so they must not contain
+             *     secrets. If a base URL points to a host that a stored key is not bound to, the turn fails and names both.
              */
             environment?: {
                 [key: string]: string;
             };
             /**
-             * @description Names of stored secrets that the agent is given as variables, besides those that it asks for itself; `acp`
-             *     asks for none but OVERWINTER_ACP_COMMAND. A turn fails if one of them is not stored. A name is either here or in `environment`.
+             * @description Names of stored secrets that the agent gets as environment variables, in addition to those of its kind
+             *     (`acp` has only OVERWINTER_ACP_COMMAND). A turn fails if one of them is not stored. A name is either here or
+             *     in `environment`.
              */
             secrets?: string[];
-            /** @description Whether calls of tools are allowed, asked for or denied. The session's own `permissions` take the place of `default`. */
+            /** @description Whether tool calls are allowed, asked for or denied. The session's own `permissions` replace `default`. */
             permissions?: {
                 default?: components["schemas"]["Policy"];
-                /** @description Exceptions, by the name under which the agent knows a tool. */
+                /** @description Exceptions, by the agent's name of the tool. */
                 tools?: {
                     [key: string]: components["schemas"]["Policy"];
                 };
@@ -2618,7 +2633,7 @@ export interface components {
             sessionId: string;
             runId: string;
             /**
-             * @description `permission`: may the agent call a tool? `question`: anything else it asks.
+             * @description `permission`: the agent asks whether it may call a tool. `question`: any other question.
              * @enum {string}
              */
             kind: "permission" | "question";
@@ -2627,7 +2642,7 @@ export interface components {
             toolName?: string;
             /** @description Block of the call that waits. */
             toolUseId?: string;
-            /** @description Input of the tool, as the agent would call it. Gemini CLI does not report it; it is reconstructed from what it reports, and is `{title, locations}` for a tool of which it reports only the title. */
+            /** @description Input of the tool, as the agent would call it. Gemini CLI does not report it; it is reconstructed from its output, and is `{title, locations}` if it reports only the title of the tool. */
             input?: unknown;
             /** @description What the agent asks, for the kind `question`. */
             questions?: {
@@ -2655,15 +2670,16 @@ export interface components {
             resolvedAt?: components["schemas"]["Time"];
         };
         /**
-         * @description Answers by the text of their questions: one of the options, or any other text of at most 16384 characters, or a list
-         *     if several options are chosen. They are returned as they were given; lists that an earlier version stored are one string.
+         * @description Answers by the text of their questions: one of the options, or any other text of at most 16384 characters, or a
+         *     list if several options are chosen. They are returned as given; lists stored by an earlier version are returned
+         *     as one string.
          */
         Answers: {
             [key: string]: string | string[];
         };
         /**
-         * @description Id or name of a profile, with `@` and a version where it is not to be the newest. A session keeps the version
-         *     that it is given and says it as `ID@VERSION`; another one counts from the next turn on.
+         * @description Id or name of a profile, followed by `@` and a version to select one other than the newest. A session keeps its
+         *     version and returns it as `ID@VERSION`; a change takes effect with the next turn.
          */
         SessionProfile: string;
         /** @description The first prompt of a new session. */
@@ -2699,16 +2715,17 @@ export interface components {
         /** @description Initial content of the working directory. */
         Workspace: {
             /**
-             * @description An http or https URL without credentials. Those are the secret `git:HOST`, as `user:password`. If the repository or the
-             *     `ref` does not exist, if the server refuses the credentials or the request (any 4xx but 408, 425 and 429), or if the host
-             *     does not exist or sandboxes may not connect to it, the session is in `error` at once; timeouts and 5xx are tried again.
+             * @description An http or https URL without credentials. Those are the secret `git:HOST`, as `user:password`. If the
+             *     repository or the `ref` does not exist, if the server refuses the credentials or the request (any 4xx but
+             *     408, 425 and 429), or if the host does not exist or sandboxes may not connect to it, the session is in
+             *     `error` at once; timeouts and 5xx are retried.
              */
             repoUrl?: string;
             /** @description Branch, tag or commit. Default: the default branch of the repository. */
             ref?: string;
             /**
              * @description A script that `sh` runs in the workspace before the first prompt, within 10 minutes. It runs once, even if
-             *     workers are stopped or lost meanwhile. If it fails, or is killed at the time limit, the session is in
+             *     workers are stopped or lost in the meantime. If it fails, or is killed at the time limit, the session is in
              *     `error` with the end of the script's output, and `recover` runs the script again in the same sandbox, unless
              *     `workspace` was changed.
              */
@@ -2721,10 +2738,10 @@ export interface components {
             updatedAt: components["schemas"]["Time"];
         };
         /**
-         * @description What happened to the session. `session.running`: it has a sandbox. `session.hibernated`: it has no sandbox, and wakes for the next
-         *     prompt. `session.error`: it needs a person. `session.title`: a person, the agent or the first prompt has changed its title.
-         *     `session.idle`: a prompt has ended and no other is queued or running. It is detected within a second, and omitted if another
-         *     prompt arrives first. `session.completed`: it is terminated; no event follows.
+         * @description The event. `session.running`: it has a sandbox. `session.hibernated`: it has no sandbox, and wakes for the next
+         *     prompt. `session.error`: it needs an intervention. `session.title`: a person, the agent or the first prompt has
+         *     changed its title. `session.idle`: a prompt has ended and no other is queued or running. It is detected within a
+         *     second, and omitted if another prompt arrives first. `session.completed`: it is terminated; no event follows.
          * @enum {string}
          */
         LifecycleType: "session.created" | "session.running" | "session.hibernated" | "session.restoring" | "session.error" | "session.title" | "session.idle" | "session.completed" | "prompt.completed" | "prompt.failed" | "prompt.cancelled" | "prompt.unknown" | "question.asked" | "question.resolved";
@@ -2872,17 +2889,17 @@ export interface components {
             title?: components["schemas"]["Title"];
             workspace?: components["schemas"]["Workspace"];
             parentId?: components["schemas"]["SessionId"];
-            /** @description The bundle that the session wakes from. Absent before the first. Only in answers to `GET /api/sessions` and `GET /api/sessions/{id}`. */
+            /** @description The bundle that the session wakes from. Absent before the first. Only in responses to `GET /api/sessions` and `GET /api/sessions/{id}`. */
             head?: components["schemas"]["BundleId"];
-            /** @description The newest bundle that does not end with a turn that failed, was cancelled or is unknown. Where `head` is. */
+            /** @description The newest bundle that does not end with a turn that failed, was cancelled or is unknown. In the same responses as `head`. */
             headSuccess?: components["schemas"]["BundleId"];
-            /** @description Where a fork began. `bundleId` and `promptId` are where `head` is. What they name may have been deleted. */
+            /** @description The point at which the fork began. `bundleId` and `promptId` are in the same responses as `head`. The bundle and the prompt may have been deleted. */
             forkedFrom?: {
                 sessionId: components["schemas"]["SessionId"];
                 bundleId?: components["schemas"]["BundleId"];
-                /** @description The newest prompt that the agent had then. Absent if it had had none. */
+                /** @description The newest prompt that the agent had received. Absent if there was none. */
                 promptId?: string;
-                /** @description The agent that worked there. Absent if it is that of this session. */
+                /** @description The agent of the original session. Absent if it is the agent of this session. */
                 agent?: string;
             };
             createdAt: components["schemas"]["Time"];
@@ -2893,26 +2910,28 @@ export interface components {
             idleTimeoutSeconds: number;
             /**
              * Format: date-time
-             * @description When the session hibernates unless something happens before: `lastActivityAt` plus `idleTimeout`. Null while a prompt waits or
-             *     runs, and while the session has no sandbox to leave. A prompt, a turn and a change of `idleTimeout` move it. An event
-             *     `deadline` precedes it by a minute, or by a quarter of a shorter `idleTimeout`. The session begins to hibernate within a
-             *     second after it, later while Temporal, Postgres or every worker is unavailable. If `expiresAt` comes before, the session
-             *     moves first, and its idle time begins again.
+             * @description When the session hibernates unless something happens first: `lastActivityAt` plus `idleTimeout`. Null while
+             *     a prompt waits or runs, and while the session has no sandbox. A prompt, a turn and a change of `idleTimeout`
+             *     move it. An event `deadline` precedes it by a minute, or by a quarter of a shorter `idleTimeout`. The
+             *     session begins to hibernate within a second after it, later while Temporal, Postgres or every worker is
+             *     unavailable. If `expiresAt` is earlier, the session moves first, and its idle time begins again.
              */
             sleepsAt: string | null;
             /**
              * Format: date-time
-             * @description When the session moves to a new sandbox, with its files and its agent's memory, because the provider ends this one: 20 minutes before the
-             *     provider does, or at half of a life shorter than 40 minutes. A turn that runs then may continue for half of the time that is left,
-             *     and is interrupted after that. Null while the session has no sandbox. An event `deadline` precedes it by 5 minutes, or by an eighth of
-             *     a shorter life.
+             * @description When the session moves to a new sandbox, with its files and its agent's memory, because the provider ends
+             *     this one: 20 minutes before the provider does, or after half of a lifetime shorter than 40 minutes. A turn
+             *     that is running then may continue for half of the remaining time and is interrupted after that. Null while
+             *     the session has no sandbox. An event `deadline` precedes it by 5 minutes, or by an eighth of a shorter
+             *     lifetime.
              */
             expiresAt: string | null;
             /**
              * Format: date-time
-             * @description The time after which the end of a turn saves a bundle, where `options.checkpoint`, or the policy of the installation, is a duration: the
-             *     creation of the newest bundle plus that duration. Null with other policies, before the first bundle, which the first turn saves, and while the session has no
-             *     sandbox. Only in answers to `GET /api/sessions` and `GET /api/sessions/{id}`; null elsewhere.
+             * @description The time after which the end of a turn saves a bundle, if `options.checkpoint`, or the default of the
+             *     installation, is a duration: the creation of the newest bundle plus that duration. Null with other policies,
+             *     before the first bundle, which the first turn saves, and while the session has no sandbox. Only in answers
+             *     to `GET /api/sessions` and `GET /api/sessions/{id}`; null elsewhere.
              */
             nextCheckpointAt: string | null;
             metadata: components["schemas"]["Metadata"];
@@ -2924,7 +2943,7 @@ export interface components {
             generation: number;
             receipt?: components["schemas"]["Receipt"];
             metrics: {
-                /** @description Time in `running`, whether a prompt runs or not, the present stay included. It is what a sandbox is paid for, nearly. */
+                /** @description Total time in `running`, whether a prompt runs or not, up to now. It is approximately the time for which the provider charges. */
                 activeSeconds: number;
                 /** Format: int64 */
                 messages: number;
@@ -2935,9 +2954,10 @@ export interface components {
                 /** Format: int64 */
                 outputTokens: number;
                 /**
-                 * @description The sum of the costs that turns have reported. Null if turns have ended and none has reported a cost: Codex, Gemini CLI and
-                 *     some ACP agents report tokens alone. A turn without a reported cost adds nothing. Tokens are those that the agent
-                 *     has reported: of an answer that is aborted, Codex, Gemini CLI and OpenCode report none.
+                 * @description The sum of the costs that turns have reported. Null if turns have ended and none has reported a cost:
+                 *     Codex, Gemini CLI and some ACP agents report tokens alone. A turn without a reported cost adds nothing.
+                 *     Tokens are those that the agent has reported; Codex, Gemini CLI and OpenCode report none for an aborted
+                 *     response.
                  */
                 costUsd: number | null;
             };
@@ -2953,7 +2973,7 @@ export interface components {
                 heldReason?: string;
                 /**
                  * Format: int64
-                 * @description Prompts whose outcome is unknown and that a person has not retried, resolved or dismissed, nor reverted. They block no other.
+                 * @description Prompts whose outcome is unknown and that have not been retried, resolved, dismissed or reverted. They do not block other prompts.
                  */
                 unknown: number;
             };
@@ -2963,14 +2983,16 @@ export interface components {
              */
             doing: {
                 /**
-                 * @description `not_started`: no sandbox yet, and no prompt that wants one. `working`: a prompt runs, or is about to.
-                 *     `waiting_for_answer`: so does a prompt, and the agent has asked a person; `status` is `hibernated` if the session sleeps meanwhile.
+                 * @description `not_started`: no sandbox yet, and no prompt that needs one. `working`: a prompt runs, or is about to.
+                 *     `waiting_for_answer`: a prompt runs, and the agent waits for the answer to a question; `status` is
+                 *     `hibernated` if the session sleeps in the meantime.
                  * @enum {string}
                  */
                 state: "not_started" | "starting" | "working" | "waiting_for_answer" | "idle" | "hibernating" | "hibernated" | "error" | "terminated";
                 /**
-                 * @description In `starting`: what is being done. `image` is the installation of the agent, where that takes time. `wait`: starts of sandboxes of
-                 *     this agent keep failing, and are tried one at a time, until one succeeds. Reading the session shows it, not an event.
+                 * @description In `starting`: the current step. `image`: the agent is being installed, if that takes time. `wait`:
+                 *     sandbox starts of this agent keep failing and are tried one at a time until one succeeds. It is shown
+                 *     when the session is read; no event reports it.
                  * @enum {string}
                  */
                 step?: "image" | "sandbox" | "clone" | "setup" | "wait";
@@ -2982,25 +3004,26 @@ export interface components {
             questions: {
                 /**
                  * Format: int64
-                 * @description Questions of the agent that wait for a person.
+                 * @description Open questions of the agent.
                  */
                 open: number;
             };
             /** @description Commands that were accepted and have not ended, oldest first. */
             pendingCommands: components["schemas"]["Command"][];
             /**
-             * @description In the response to the creation alone; what will or may keep the session from working. `model_unlisted`: the agent's list of models
-             *     (`GET /api/agents`) does not have `options.model`, which may be newer than the list.
+             * @description Only in the response to the creation: problems that will or may prevent the session from working.
+             *     `model_unlisted`: the agent's list of models (`GET /api/agents`) does not have `options.model`, which may be
+             *     newer than the list.
              */
             warnings?: {
                 /** @enum {string} */
                 code: "secret_missing" | "model_unlisted";
-                /** @description The field of the request that it is about, such as `agent`. */
+                /** @description The field of the request that the warning is about, such as `agent`. */
                 field: string;
                 /** @description What to do about it. */
                 detail: string;
             }[];
-            /** @description Present while everything of the session is being erased, in the answers of GET and DELETE of one session. */
+            /** @description Present while the data of the session is being erased, in responses to GET and DELETE of one session. */
             purge?: {
                 /**
                  * @description The session is being stopped, or its data is being erased.
@@ -3028,7 +3051,7 @@ export interface components {
         RunRequest: {
             baseSessionId?: components["schemas"]["SessionId"];
             baseBundleId?: string;
-            /** @description What the agent is asked. At most 262144 bytes. */
+            /** @description Input for the agent. At most 262144 bytes. */
             input: string;
             /** @description Agent of the session that is forked, one of /api/agents. Default: that of the base. */
             agent?: string;
@@ -3048,7 +3071,7 @@ export interface components {
             /** @description How long to wait for the end of the run, from `0s` to `10m`. */
             wait?: string;
         };
-        /** @description What an agent was asked, and what became of it. */
+        /** @description One input to an agent, and its outcome. */
         Run: {
             runId: string;
             /** @description The session that the run works in. */
@@ -3057,7 +3080,7 @@ export interface components {
             agent: string;
             /** @description The session that the run continues. Absent if its prompt was not submitted as a run. */
             baseSessionId?: string;
-            /** @description The bundle that the run begins with. Absent where the session had worked since its newest one. */
+            /** @description The bundle that the run begins with. Absent if the session had worked since its newest one. */
             baseBundleId?: string;
             /** @description The session was made for the run. */
             forked: boolean;
@@ -3071,7 +3094,7 @@ export interface components {
             outcome?: "completed" | "failed" | "cancelled" | "unknown";
             /** @description Why it ended so; see the reason of a prompt. */
             reason?: string;
-            /** @description How often the prompt has been given to an agent. Each has a `turn_start` and a `turn_end` event. */
+            /** @description How often the prompt has been sent to an agent. Each has a `turn_start` and a `turn_end` event. */
             attempts: number;
             usage?: components["schemas"]["Usage"];
             /** @description The model that the agent named last. */
@@ -3107,9 +3130,9 @@ export interface components {
         };
         BundleId: string;
         /**
-         * @description What a session wakes from: its files, its agent's memory and the point of the conversation, saved at one moment. It is committed whole or
-         *     not at all, and never changes. `environment_state` and `context_state` describe the contents as the manifest has them that a restore is
-         *     compared with.
+         * @description A restore point of a session: its files, its agent's memory and the position in the conversation, saved at one
+         *     moment. It is committed completely or not at all, and never changes. `environment_state` and `context_state`
+         *     describe the contents as recorded in the manifest, against which a restore is compared.
          */
         Bundle: {
             id: components["schemas"]["BundleId"];
@@ -3131,7 +3154,7 @@ export interface components {
             pinned: boolean;
             /**
              * Format: int64
-             * @description Bytes of the workspace, and outside of lists of the agent's files too. The provider may store less.
+             * @description Bytes of the workspace and, except in lists, of the agent's files. The provider may store less.
              */
             size: number;
             /** @description The files. */
@@ -3158,7 +3181,7 @@ export interface components {
                 digest?: string;
                 /** @description Why there is no digest. */
                 unchecked?: string;
-                /** @description What is known to be missing, such as `workspace changes since 2026-01-02T15:04:05Z`. */
+                /** @description Parts that are known to be missing, such as `workspace changes since 2026-01-02T15:04:05Z`. */
                 lost?: string[];
             };
             /** @description The agent's own files, its memory. Absent in lists. */
@@ -3179,7 +3202,7 @@ export interface components {
                  * @description Newest event of the session that it has.
                  */
                 lastSeq: number;
-                /** @description The newest prompt that the agent has had. Absent if it has had none. */
+                /** @description The newest prompt that the agent has received. Absent if there is none. */
                 promptId?: string;
                 /**
                  * @description How its turn ended; `open` if it waits for the answer to a question. Absent without a prompt.
@@ -3204,56 +3227,56 @@ export interface components {
              * @description Bytes that are stored; the download may have more or fewer. Absent until it is ready.
              */
             bytes?: number;
-            /** @description When it is deleted unless it is requested again. Absent if it is kept as long as its bundle. */
+            /** @description Time of its deletion, unless it is requested again. Absent if it is kept as long as its bundle. */
             expiresAt?: components["schemas"]["Time"];
         };
-        /** @description How much the newest restore recovered. After a `partial` or `fresh` restore, the agent's next prompt carries a note about what is missing, which the conversation does not show. */
+        /** @description How much the newest restore recovered. After a `partial` or `fresh` restore, the agent's next prompt carries a note about the missing parts, which the conversation does not show. */
         Receipt: {
             /**
              * @description `full`: the newest state. The agent's files and the repository's HEAD and changes are compared by content,
              *     and every entry of the workspace by path, type, size, permissions, modification time and link target; if
-             *     only the time of a file differs, by content. Files outside of the workspace and of the agent's own, such
-             *     as installed packages, are restored from the same snapshot and not compared. `partial`: something is
-             *     missing or different, and `missing` says what. `fresh`: nothing was restored. `unverified`: nothing is
-             *     known to be missing, but not everything was compared, and `unchecked` says what.
+             *     only the time of a file differs, by content. Files outside of the workspace and of the agent's own, such as
+             *     installed packages, are restored from the same snapshot and not compared. `partial`: something is missing or
+             *     different; `missing` lists it. `fresh`: nothing was restored. `unverified`: nothing is known to be missing,
+             *     but not everything was compared; `unchecked` lists the rest.
              * @enum {string}
              */
             kind: "full" | "partial" | "fresh" | "unverified";
             /**
-             * @description Paths that did not come back, or came back as another (`PATH (changed)`), or that the snapshot has and
-             *     should not (`PATH (added)`), at most 50 of the workspace, each cut in its middle to 256 bytes; `workspace` for all of its files; and sentences
-             *     such as `workspace changes since 2026-01-02T15:04:05Z`.
+             * @description Paths that are missing, that differ (`PATH (changed)`), or that the snapshot has in excess (`PATH (added)`),
+             *     at most 50 of the workspace, each shortened in the middle to 256 bytes; `workspace` for all of its files;
+             *     and sentences such as `workspace changes since 2026-01-02T15:04:05Z`.
              */
             missing: string[];
-            /** @description What was not compared, and why. Absent if empty. */
+            /** @description Parts that were not compared, with the reason. Absent if empty. */
             unchecked?: string[];
-            /** @description Where the session was before it was imported, in the receipt of its first sandbox. The agent is given it with its next prompt. Absent otherwise. */
+            /** @description The origin of an imported session, in the receipt of its first sandbox. The agent gets it with its next prompt. Absent otherwise. */
             moved?: string;
-            /** @description The agent whose memory is missing, as the session was forked with another one, which has completed no turn yet. Absent otherwise. */
+            /** @description The agent whose memory is missing, because the session was forked with another agent, which has not completed a turn yet. Absent otherwise. */
             handedFrom?: string;
         };
         PromptSubmit: {
             content: components["schemas"]["Content"];
             id?: components["schemas"]["PromptId"];
             /**
-             * @description `followup`: the prompt waits for its turn. `collect`: so do prompts that come shortly after each other, and the agent gets them as one.
-             *     `steer`: the prompt is given to the turn in progress if its agent takes that (capability `steer`), else the turn is interrupted for it;
-             *     it comes before all that wait.
+             * @description `followup`: the prompt waits for its turn. `collect`: prompts that arrive shortly after each other wait for
+             *     their turn and are sent to the agent as one. `steer`: the prompt joins the turn in progress if the agent
+             *     supports that (capability `steer`); otherwise it interrupts the turn. It precedes all waiting prompts.
              * @default followup
              * @enum {string}
              */
             mode?: "followup" | "steer" | "collect";
             /**
-             * @description What follows when the sandbox was lost with the turn. `hold` leaves the prompt `unknown` until a person retries, resolves or
-             *     dismisses it; it does not block the session: the prompts after it run. `retry` runs the prompt again, before those after it;
-             *     `fail` ends it `failed`.
+             * @description What to do if the sandbox is lost during the turn. `hold` leaves the prompt `unknown` until a person
+             *     retries, resolves or dismisses it; later prompts run in the meantime. `retry` runs the prompt again before
+             *     later prompts. `fail` ends it `failed`.
              * @default hold
              * @enum {string}
              */
             onUnknown?: "hold" | "retry" | "fail";
             attachments?: components["schemas"]["AttachmentUploads"];
         };
-        /** @description Files that the prompt comes with. Not in a form, whose files they are. */
+        /** @description Files of the prompt. Not allowed in a form, which has its own files. */
         AttachmentUploads: {
             name: components["schemas"]["AttachmentName"];
             /** @description Media type, such as `text/plain`. Default: derived from the name or the content. The type of an image is always derived from its content. */
@@ -3261,7 +3284,7 @@ export interface components {
             /** Format: byte */
             data: string;
         }[];
-        /** @description What `DefaultChatTransport` of the AI SDK sends. */
+        /** @description The request of `DefaultChatTransport` of the AI SDK. */
         ChatRequest: {
             /** @description The chat. It is not read. */
             id?: string;
@@ -3281,7 +3304,7 @@ export interface components {
              */
             onUnknown?: "hold" | "retry" | "fail";
         };
-        /** @description A message of the AI SDK. The last one has the `role` `user` and only text parts, which together have the limits of a prompt. */
+        /** @description A message of the AI SDK. The last one has the `role` `user` and only text parts, which together must not exceed the limits of a prompt. */
         UIMessage: {
             id: string;
             /** @enum {string} */
@@ -3298,7 +3321,7 @@ export interface components {
             /** @description `start`, `text-delta`, `tool-input-available`, `data-question`, `finish` and others. */
             type: string;
         };
-        /** @description What `HttpAgent` of AG-UI sends. Fields that later versions of the protocol add are not read. */
+        /** @description The request of `HttpAgent` of AG-UI. Fields that later versions of the protocol add are not read. */
         RunAgentInput: {
             /** @description The events of the run have it. */
             threadId: string;
@@ -3311,8 +3334,8 @@ export interface components {
             /** @description It is not read. */
             state?: unknown;
             /**
-             * @description The conversation, of which only messages of the user are read, without those of subagents. The content of the last message has the bounds
-             *     of a prompt; its parts must be texts.
+             * @description The conversation. Only messages of the user are read, without those of subagents. The content of the last
+             *     message must not exceed the limits of a prompt; its parts must be texts.
              */
             messages: components["schemas"]["AGUIMessage"][];
             /** @description The agent has its own tools. */
@@ -3327,11 +3350,11 @@ export interface components {
                 interruptId: string;
                 /** @enum {string} */
                 status: "resolved" | "cancelled";
-                /** @description With `resolved`: what `POST …/questions/{questionId}/answer` takes. Default: `{"answer": "once"}`. */
+                /** @description With `resolved`: the body of `POST …/questions/{questionId}/answer`. Default: `{"answer": "once"}`. */
                 payload?: Record<string, never>;
             }[];
         };
-        /** @description A message of AG-UI. A prompt's has the id of the prompt. */
+        /** @description A message of AG-UI. The message of a prompt has the id of the prompt. */
         AGUIMessage: {
             id: string;
             role: string;
@@ -3363,7 +3386,7 @@ export interface components {
             ordinal: number;
             /**
              * Format: int64
-             * @description Prompts that wait run in the order of `rank` and, within it, of `ordinal`. Missing unless it was promoted: 0.
+             * @description Queued prompts run in the order of `rank` and, with the same rank, of `ordinal`. Absent unless the prompt was promoted: 0.
              */
             rank?: number;
             /** @enum {string} */
@@ -3381,31 +3404,36 @@ export interface components {
              */
             depth?: number;
             /**
-             * @description Its run, from when it is submitted; that of the other one for a prompt that was joined to another. It stays the same when the
-             *     prompt is queued again. Absent in one that an earlier release has accepted, until it is processed.
+             * @description Its run, assigned when it is submitted; for a prompt that was joined to another, the run of the other one.
+             *     It stays the same when the prompt is queued again. Absent in a prompt that an earlier release accepted,
+             *     until it is processed.
              */
             runId?: string;
-            /** @description How often it has been given to an agent, in responses. Absent: never, or not since an earlier release. */
+            /** @description How often the prompt has been sent to an agent, in responses. Absent: never, or not since an earlier release. */
             attempts?: number;
             /**
-             * @description Why it ended so, such as `aborted`, `withdrawn`, `cleared`, `steered` (interrupted by a prompt of the mode `steer`), `collected` or `joined` (with the prompt in `joinedTo`), `agent_crashed`, `sandbox_lost`, `shutdown` (the installation was stopped), `resolved` or `dismissed` by a person, or `quarantined`: its output ended two workers; else the agent's
-             *     words. Where the server of the model refused the agent's key, it begins with `authentication failed:` and names the server, the
-             *     secret and how to store another one. An `error` event with the code `authentication_failed` has the same words.
+             * @description Reason for its outcome, such as `aborted`, `withdrawn`, `cleared`, `steered` (interrupted by a prompt of the
+             *     mode `steer`), `collected` or `joined` (with the prompt in `joinedTo`), `agent_crashed`, `sandbox_lost`,
+             *     `shutdown` (the installation was stopped), `resolved` or `dismissed` by a person, or `quarantined` (its
+             *     output crashed two workers); otherwise the agent's message. If the model server refused the agent's key, it
+             *     begins with `authentication failed:` and names the server, the secret and how to store another one. An
+             *     `error` event with the code `authentication_failed` has the same message.
              */
             reason?: string;
             /**
-             * @description Why a queued prompt does not run: its session is in `error`, for this reason. It runs after the session has left
-             *     `error`, by itself or by `recover`; `stop` cancels it. A prompt that is `unknown` blocks no other.
+             * @description The reason why a queued prompt does not run: the reason of the session's `error`. The prompt runs after the
+             *     session has left `error`, automatically or by `recover`; `stop` cancels it. A prompt that is `unknown` does
+             *     not block other prompts.
              */
             blockedReason?: string;
             /** @description For a prompt of the mode `collect` or `steer`, the prompt whose turn it shares. Absent if it has its own turn. */
             joinedTo?: string;
             /**
              * Format: date-time
-             * @description Until when others of the mode `collect` may join it. Absent if none may.
+             * @description The time until which other prompts of the mode `collect` may join it. Absent if none may.
              */
             collectUntil?: string;
-            /** @description Files that it comes with. Absent if there are none, and in events of the prompt after its first. */
+            /** @description Files of the prompt. Absent if there are none, and in every event of the prompt except its first. */
             attachments?: {
                 id: components["schemas"]["AttachmentId"];
                 name: components["schemas"]["AttachmentName"];
@@ -3415,7 +3443,7 @@ export interface components {
             }[];
             /** @description The `X-Request-Id` of the request that accepted it. The worker's log has it as `request_id`. Absent if no request of this release did. */
             requestId?: string;
-            /** @description What a person last did about an unknown outcome. */
+            /** @description The newest decision of a person about an unknown outcome. */
             resolution?: {
                 /** @enum {string} */
                 action: "retry" | "resolve" | "dismiss";
@@ -3430,8 +3458,8 @@ export interface components {
             endedAt?: components["schemas"]["Time"];
         };
         /**
-         * @description What a turn has used. A prompt has that of its last run, once that is over, in responses; events of prompts do not have it, and
-         *     neither do `turn_end` events of earlier releases.
+         * @description The usage of a turn. In responses, a prompt has the usage of its last run once that has ended; events of prompts
+         *     do not have it, and neither do `turn_end` events of earlier releases.
          */
         Usage: {
             /** Format: int64 */
@@ -3459,19 +3487,19 @@ export interface components {
         ToolStatus: "pending" | "running" | "success" | "error" | "aborted" | "abandoned";
         BlockUserMessage: {
             id: string;
-            /** @description The turn that it came in; absent in blocks of earlier releases. `turn_end` has the usage of the turn. */
+            /** @description The turn that the block belongs to; absent in blocks of earlier releases. `turn_end` has the usage of the turn. */
             runId?: string;
             /**
              * Format: date-time
-             * @description When it was complete; absent if its end came as a status alone.
+             * @description Time of its completion; absent if its end was reported only as a status.
              */
             completedAt?: string;
             /** Format: date-time */
             createdAt: string;
             /**
              * Format: int64
-             * @description How many bytes were left out: the content, message, input and output of a block have at most 1 MiB each. An
-             *     input or output that was cut is a string with its beginning.
+             * @description How many bytes were omitted: the content, message, input and output of a block have at most 1 MiB each. A
+             *     truncated input or output is a string with its beginning.
              */
             truncatedBytes?: number;
             /**
@@ -3487,19 +3515,19 @@ export interface components {
         };
         BlockAssistantText: {
             id: string;
-            /** @description The turn that it came in; absent in blocks of earlier releases. `turn_end` has the usage of the turn. */
+            /** @description The turn that the block belongs to; absent in blocks of earlier releases. `turn_end` has the usage of the turn. */
             runId?: string;
             /**
              * Format: date-time
-             * @description When it was complete; absent if its end came as a status alone.
+             * @description Time of its completion; absent if its end was reported only as a status.
              */
             completedAt?: string;
             /** Format: date-time */
             createdAt: string;
             /**
              * Format: int64
-             * @description How many bytes were left out: the content, message, input and output of a block have at most 1 MiB each. An
-             *     input or output that was cut is a string with its beginning.
+             * @description How many bytes were omitted: the content, message, input and output of a block have at most 1 MiB each. A
+             *     truncated input or output is a string with its beginning.
              */
             truncatedBytes?: number;
             /**
@@ -3513,19 +3541,19 @@ export interface components {
         };
         BlockThinking: {
             id: string;
-            /** @description The turn that it came in; absent in blocks of earlier releases. `turn_end` has the usage of the turn. */
+            /** @description The turn that the block belongs to; absent in blocks of earlier releases. `turn_end` has the usage of the turn. */
             runId?: string;
             /**
              * Format: date-time
-             * @description When it was complete; absent if its end came as a status alone.
+             * @description Time of its completion; absent if its end was reported only as a status.
              */
             completedAt?: string;
             /** Format: date-time */
             createdAt: string;
             /**
              * Format: int64
-             * @description How many bytes were left out: the content, message, input and output of a block have at most 1 MiB each. An
-             *     input or output that was cut is a string with its beginning.
+             * @description How many bytes were omitted: the content, message, input and output of a block have at most 1 MiB each. A
+             *     truncated input or output is a string with its beginning.
              */
             truncatedBytes?: number;
             /**
@@ -3539,19 +3567,19 @@ export interface components {
         };
         BlockToolUse: {
             id: string;
-            /** @description The turn that it came in; absent in blocks of earlier releases. `turn_end` has the usage of the turn. */
+            /** @description The turn that the block belongs to; absent in blocks of earlier releases. `turn_end` has the usage of the turn. */
             runId?: string;
             /**
              * Format: date-time
-             * @description When it was complete; absent if its end came as a status alone.
+             * @description Time of its completion; absent if its end was reported only as a status.
              */
             completedAt?: string;
             /** Format: date-time */
             createdAt: string;
             /**
              * Format: int64
-             * @description How many bytes were left out: the content, message, input and output of a block have at most 1 MiB each. An
-             *     input or output that was cut is a string with its beginning.
+             * @description How many bytes were omitted: the content, message, input and output of a block have at most 1 MiB each. A
+             *     truncated input or output is a string with its beginning.
              */
             truncatedBytes?: number;
             /**
@@ -3565,17 +3593,17 @@ export interface components {
             input?: components["schemas"]["AgentJSON"];
             toolUseId?: string;
             /**
-             * @description What the tool does, in the same words for every agent; `name` and `input` are the agent's own. `edit` also writes,
-             *     moves and deletes files. Absent, with `title`, in blocks of earlier releases. A `block_update` with `kind` replaces
-             *     `title`, `locations` and `diff` too.
+             * @description The kind of the tool, the same for every agent; `name` and `input` are the agent's own. `edit` also writes,
+             *     moves and deletes files. Absent, with `title`, in blocks of earlier releases. A `block_update` with `kind`
+             *     replaces `title`, `locations` and `diff` too.
              * @enum {string}
              */
             kind?: "read" | "edit" | "execute" | "search" | "fetch" | "think" | "other";
-            /** @description What the call does, as one line for people, of at most 256 bytes. */
+            /** @description Description of the call for people: one line of at most 256 bytes. */
             title?: string;
-            /** @description The files that the call is about. */
+            /** @description The files that the call reads or changes. */
             locations?: components["schemas"]["ToolLocation"][];
-            /** @description What an edit changes; 64 KiB of texts at most. */
+            /** @description The changes of an edit; at most 64 KiB of text. */
             diff?: components["schemas"]["ToolDiff"][];
         };
         ToolLocation: {
@@ -3586,29 +3614,29 @@ export interface components {
         ToolDiff: {
             /** @description Absent if only the patch names files. */
             path?: string;
-            /** @description What `newText` takes the place of; absent for a file that is written whole. */
+            /** @description The text that `newText` replaces; absent if the whole file is written. */
             oldText?: string;
             newText?: string;
-            /** @description In the agent's form, mostly a unified diff. */
+            /** @description In the agent's format, usually a unified diff. */
             patch?: string;
             /** @description The texts are not whole. */
             truncated?: boolean;
         };
         BlockToolResult: {
             id: string;
-            /** @description The turn that it came in; absent in blocks of earlier releases. `turn_end` has the usage of the turn. */
+            /** @description The turn that the block belongs to; absent in blocks of earlier releases. `turn_end` has the usage of the turn. */
             runId?: string;
             /**
              * Format: date-time
-             * @description When it was complete; absent if its end came as a status alone.
+             * @description Time of its completion; absent if its end was reported only as a status.
              */
             completedAt?: string;
             /** Format: date-time */
             createdAt: string;
             /**
              * Format: int64
-             * @description How many bytes were left out: the content, message, input and output of a block have at most 1 MiB each. An
-             *     input or output that was cut is a string with its beginning.
+             * @description How many bytes were omitted: the content, message, input and output of a block have at most 1 MiB each. A
+             *     truncated input or output is a string with its beginning.
              */
             truncatedBytes?: number;
             /**
@@ -3621,7 +3649,7 @@ export interface components {
             output?: components["schemas"]["AgentJSON"];
             /** @default false */
             isError?: boolean;
-            /** @description Images in the output, which names them only. Absent if there are none. */
+            /** @description Images of the output, whose text only names them. Absent if there are none. */
             images?: {
                 id: components["schemas"]["AttachmentId"];
                 /** @enum {string} */
@@ -3637,19 +3665,19 @@ export interface components {
         };
         BlockSystem: {
             id: string;
-            /** @description The turn that it came in; absent in blocks of earlier releases. `turn_end` has the usage of the turn. */
+            /** @description The turn that the block belongs to; absent in blocks of earlier releases. `turn_end` has the usage of the turn. */
             runId?: string;
             /**
              * Format: date-time
-             * @description When it was complete; absent if its end came as a status alone.
+             * @description Time of its completion; absent if its end was reported only as a status.
              */
             completedAt?: string;
             /** Format: date-time */
             createdAt: string;
             /**
              * Format: int64
-             * @description How many bytes were left out: the content, message, input and output of a block have at most 1 MiB each. An
-             *     input or output that was cut is a string with its beginning.
+             * @description How many bytes were omitted: the content, message, input and output of a block have at most 1 MiB each. A
+             *     truncated input or output is a string with its beginning.
              */
             truncatedBytes?: number;
             /**
@@ -3663,19 +3691,19 @@ export interface components {
         };
         BlockSubagent: {
             id: string;
-            /** @description The turn that it came in; absent in blocks of earlier releases. `turn_end` has the usage of the turn. */
+            /** @description The turn that the block belongs to; absent in blocks of earlier releases. `turn_end` has the usage of the turn. */
             runId?: string;
             /**
              * Format: date-time
-             * @description When it was complete; absent if its end came as a status alone.
+             * @description Time of its completion; absent if its end was reported only as a status.
              */
             completedAt?: string;
             /** Format: date-time */
             createdAt: string;
             /**
              * Format: int64
-             * @description How many bytes were left out: the content, message, input and output of a block have at most 1 MiB each. An
-             *     input or output that was cut is a string with its beginning.
+             * @description How many bytes were omitted: the content, message, input and output of a block have at most 1 MiB each. A
+             *     truncated input or output is a string with its beginning.
              */
             truncatedBytes?: number;
             /**
@@ -3703,7 +3731,7 @@ export interface components {
              * @description Bytes.
              */
             size: number;
-            /** @description Of the content; left out where it was not read to its end. */
+            /** @description Of the content; absent if it was not read to its end. */
             sha256?: string;
             /** @description Permission bits. */
             mode: number;
@@ -3718,9 +3746,9 @@ export interface components {
             unsaved?: "too_large" | "session_full" | "unreadable";
         };
         Diff: {
-            /** @description The commit that it is taken against; null where there was none. */
+            /** @description The commit that the diff is computed against; null if there was none. */
             base: string | null;
-            /** @description State of the repository in the workspace; null where there is none. */
+            /** @description State of the repository in the workspace; null if there is none. */
             git: {
                 /** @description Left out when the head is detached. */
                 branch?: string;
@@ -3760,7 +3788,7 @@ export interface components {
             computedAt: string | null;
         };
         Git: {
-            /** @description The repository as it was in the sandbox; null before the first look, and where there is none. */
+            /** @description The state of the repository in the sandbox; null before the first comparison, and if there is no repository. */
             workspace: {
                 /** @description Left out when the head is detached. */
                 branch?: string;
@@ -3768,11 +3796,11 @@ export interface components {
                 head?: string;
                 /** @description Something is not committed. */
                 dirty: boolean;
-                /** @description The commit that diffs are taken against; left out where there was none. */
+                /** @description The commit that diffs are computed against; absent if there was none. */
                 base?: string;
                 computedAt: components["schemas"]["Time"];
             } | null;
-            /** @description The branch as the agent has reported it; null if it has not. */
+            /** @description The branch that the agent has reported; null if it has reported none. */
             reported: {
                 branch: string;
                 baseBranch?: string;
@@ -3830,7 +3858,7 @@ export interface components {
             version: number;
             /**
              * Format: int64
-             * @description Where a piece begins among the bytes that are stored. Only in pages.
+             * @description Offset of the piece in the stored bytes. Only in pages.
              */
             offset?: number;
             /**
@@ -3850,7 +3878,7 @@ export interface components {
             token: string;
             expiresAt: components["schemas"]["Time"];
         };
-        /** @description What happened to a session. New types may be added; ignore those that you do not know. */
+        /** @description An event in the life of a session. New types may be added; ignore those that you do not know. */
         LifecycleEvent: {
             /**
              * Format: int64
@@ -3962,7 +3990,7 @@ export interface components {
                     ordinal: number;
                     /**
                      * Format: int64
-                     * @description Prompts that wait run in the order of `rank` and, within it, of `ordinal`. Missing unless it was promoted: 0.
+                     * @description Queued prompts run in the order of `rank` and, with the same rank, of `ordinal`. Absent unless the prompt was promoted: 0.
                      */
                     rank?: number;
                     /** @enum {string} */
@@ -3980,31 +4008,36 @@ export interface components {
                      */
                     depth?: number;
                     /**
-                     * @description Its run, from when it is submitted; that of the other one for a prompt that was joined to another. It stays the same when the
-                     *     prompt is queued again. Absent in one that an earlier release has accepted, until it is processed.
+                     * @description Its run, assigned when it is submitted; for a prompt that was joined to another, the run of the other one.
+                     *     It stays the same when the prompt is queued again. Absent in a prompt that an earlier release accepted,
+                     *     until it is processed.
                      */
                     runId?: string;
-                    /** @description How often it has been given to an agent, in responses. Absent: never, or not since an earlier release. */
+                    /** @description How often the prompt has been sent to an agent, in responses. Absent: never, or not since an earlier release. */
                     attempts?: number;
                     /**
-                     * @description Why it ended so, such as `aborted`, `withdrawn`, `cleared`, `steered` (interrupted by a prompt of the mode `steer`), `collected` or `joined` (with the prompt in `joinedTo`), `agent_crashed`, `sandbox_lost`, `shutdown` (the installation was stopped), `resolved` or `dismissed` by a person, or `quarantined`: its output ended two workers; else the agent's
-                     *     words. Where the server of the model refused the agent's key, it begins with `authentication failed:` and names the server, the
-                     *     secret and how to store another one. An `error` event with the code `authentication_failed` has the same words.
+                     * @description Reason for its outcome, such as `aborted`, `withdrawn`, `cleared`, `steered` (interrupted by a prompt of the
+                     *     mode `steer`), `collected` or `joined` (with the prompt in `joinedTo`), `agent_crashed`, `sandbox_lost`,
+                     *     `shutdown` (the installation was stopped), `resolved` or `dismissed` by a person, or `quarantined` (its
+                     *     output crashed two workers); otherwise the agent's message. If the model server refused the agent's key, it
+                     *     begins with `authentication failed:` and names the server, the secret and how to store another one. An
+                     *     `error` event with the code `authentication_failed` has the same message.
                      */
                     reason?: string;
                     /**
-                     * @description Why a queued prompt does not run: its session is in `error`, for this reason. It runs after the session has left
-                     *     `error`, by itself or by `recover`; `stop` cancels it. A prompt that is `unknown` blocks no other.
+                     * @description The reason why a queued prompt does not run: the reason of the session's `error`. The prompt runs after the
+                     *     session has left `error`, automatically or by `recover`; `stop` cancels it. A prompt that is `unknown` does
+                     *     not block other prompts.
                      */
                     blockedReason?: string;
                     /** @description For a prompt of the mode `collect` or `steer`, the prompt whose turn it shares. Absent if it has its own turn. */
                     joinedTo?: string;
                     /**
                      * Format: date-time
-                     * @description Until when others of the mode `collect` may join it. Absent if none may.
+                     * @description The time until which other prompts of the mode `collect` may join it. Absent if none may.
                      */
                     collectUntil?: string;
-                    /** @description Files that it comes with. Absent if there are none, and in events of the prompt after its first. */
+                    /** @description Files of the prompt. Absent if there are none, and in every event of the prompt except its first. */
                     attachments?: {
                         id: components["schemas"]["AttachmentId"];
                         name: components["schemas"]["AttachmentName"];
@@ -4014,7 +4047,7 @@ export interface components {
                     }[];
                     /** @description The `X-Request-Id` of the request that accepted it. The worker's log has it as `request_id`. Absent if no request of this release did. */
                     requestId?: string;
-                    /** @description What a person last did about an unknown outcome. */
+                    /** @description The newest decision of a person about an unknown outcome. */
                     resolution?: {
                         /** @enum {string} */
                         action: "retry" | "resolve" | "dismiss";
@@ -4052,7 +4085,7 @@ export interface components {
                 promptId: string;
                 /**
                  * Format: int64
-                 * @description Greater than 1 if another worker resumes the run.
+                 * @description Greater than 1 if another worker has resumed the run.
                  */
                 attempt: number;
             };
@@ -4312,9 +4345,10 @@ export interface components {
             };
         };
         /**
-         * @description What changed in the queue. The changes of all events, applied in order and sorted by `rank` and `ordinal`, give the whole queue: what is processed, and then what waits. An event
-         *     without `changes` has the whole queue in `items`; so have those that an earlier version wrote. A `hold` or a `release` of a queue
-         *     in which prompts wait repeats the first of them as `updated`.
+         * @description Changes to the queue. The changes of all events, applied in order and sorted by `rank` and `ordinal`, give the
+         *     whole queue: the prompt that is processed, followed by the waiting prompts. An event without `changes` has the
+         *     whole queue in `items`, as do events written by an earlier version. A `hold` or `release` of a queue with
+         *     waiting prompts repeats the first of them as `updated`.
          */
         EventQueue: {
             /**
@@ -4514,8 +4548,8 @@ export interface components {
             };
         };
         /**
-         * @description The agent has recorded a pull request, by its tool `create_pr`, or a change of it, by `update_pr`. The host of the
-         *     repository is not asked. What a change does not name stays as it was.
+         * @description The agent has recorded a pull request, by its tool `create_pr`, or a change of it, by `update_pr`. The
+         *     repository's host is not contacted. Fields that a change does not name are unchanged.
          */
         EventPullRequest: {
             /**
@@ -4644,9 +4678,9 @@ export interface components {
             };
         };
         /**
-         * @description The network of the sandbox refused connections during a turn. The first refused connection to a destination is reported within
-         *     seconds, and those that follow within a minute together. An attempt at a turn reports at most 100. Sandboxes without their own
-         *     network report none.
+         * @description The network of the sandbox refused connections during a turn. The first refused connection to a destination is
+         *     reported within seconds; later ones are reported together within a minute. An attempt at a turn reports at most
+         *     100. Sandboxes without their own network report none.
          */
         EventNetwork: {
             /**
@@ -4681,11 +4715,11 @@ export interface components {
             };
         };
         /**
-         * @description Announces what happens to the session by itself at its `sleepsAt`, `expiresAt` or `nextCheckpointAt`, unless something happens
-         *     before. The event comes a minute before a hibernation and 5 minutes before a move, or later if that is a short time or the
-         *     system is late, and in any case before what it announces. A deadline that has moved since is announced again when it is
-         *     near. A turn that follows another has none for the time between them. A checkpoint is announced at the end of the turn
-         *     that it follows, before the session saves the bundle.
+         * @description Announces what the session will do at its `sleepsAt`, `expiresAt` or `nextCheckpointAt`, unless something
+         *     happens first. The event precedes a hibernation by a minute and a move by 5 minutes, or by less if the time is
+         *     short or the system is late; it always precedes the change that it announces. A deadline that moves is announced
+         *     again when it approaches. No event is sent for the time between a turn and one that directly follows it. A
+         *     checkpoint is announced at the end of the turn that it follows, before the session saves the bundle.
          */
         EventDeadline: {
             /**
@@ -4723,9 +4757,10 @@ export interface components {
             /** @enum {string} */
             status: "pending" | "applied" | "superseded" | "refused";
             /**
-             * @description Why it ended so: the kind of the command that superseded it, `session_terminated`, `session_in_error`,
-             *     `run_ended`, the reason of a transition, or a message. Of a command that no client sent, where it comes from:
-             *     `cancelled_in_temporal` for a stop, `checkpoint` for a sync, `lifetime` or `restart` for the wake of a session that moves to a new sandbox.
+             * @description Reason for its outcome: the kind of the command that superseded it, `session_terminated`,
+             *     `session_in_error`, `run_ended`, the reason of a transition, or a message. For a command that no client
+             *     sent, its origin: `cancelled_in_temporal` for a stop, `checkpoint` for a sync, `lifetime` or `restart` for
+             *     the wake of a session that moves to a new sandbox.
              */
             reason?: string;
             /** @description The running turn is interrupted for it. */
@@ -4770,7 +4805,7 @@ export interface components {
             sessionId: components["schemas"]["SessionId"];
             /** @enum {string} */
             of: "session" | "transition" | "prompt" | "receipt" | "question";
-            /** @description Of the prompt or question, or the number of the transition; absent for a session. */
+            /** @description The ID of the prompt or question, or the number of the transition; absent for a session. */
             id?: string;
             at: components["schemas"]["Time"];
             code: components["schemas"]["CauseCode"];
@@ -4787,7 +4822,7 @@ export interface components {
                 /** @description Older events were not read. */
                 truncated?: boolean;
             };
-            /** @description Older causes were not read, or are left out. */
+            /** @description Older causes were not read or are omitted. */
             truncated?: boolean;
         };
         Cause: {
@@ -4813,9 +4848,9 @@ export interface components {
         Disagreement: {
             code: components["schemas"]["CauseCode"];
             text: string;
-            /** @description What Postgres has. */
+            /** @description The value in Postgres. */
             rows: string;
-            /** @description What Temporal has. */
+            /** @description The value in Temporal. */
             temporal: string;
         };
         /**
@@ -4829,26 +4864,28 @@ export interface components {
             summary: string;
             models: string[];
             /**
-             * @description Such as `abort`, `resume`, `revert`, `thinking`, `subagents`, `questions`, `permissions`, `usage`, `cost`, `model`, `profiles`, `title`,
-             *     `commands`, `rejection-message`: the agent is given the message of a rejection, and `images`: it is given the images that a
-             *     prompt comes with, as far as the model takes them. Agents without it get their paths alone. `steer`: it takes prompts of
-             *     the mode `steer` in the turn in progress; for others the turn is interrupted.
+             * @description Such as `abort`, `resume`, `revert`, `thinking`, `subagents`, `questions`, `permissions`, `usage`, `cost`,
+             *     `model`, `profiles`, `title`, `commands`, `rejection-message` (the agent gets the message of a rejection),
+             *     `images` (it gets the images of a prompt, as far as the model supports them; other agents get only their
+             *     paths) and `steer` (it accepts prompts of the mode `steer` during a turn; for other agents the turn is
+             *     interrupted).
              */
             capabilities: string[];
             /** @description Version of the agent's program; absent if unknown. */
             version?: string;
-            /** @description The secrets that it can use, those that it prefers first. */
+            /** @description The secrets that the agent can use, in order of preference. */
             secrets: components["schemas"]["AgentSecret"][];
         };
         AgentSecret: {
             /** @description Store it with `PUT /api/secrets/NAME`, or set the variable in the environment of a profile. */
             name: string;
             /**
-             * @description The agent does nothing without it, or without one of `alternatives`. A variable of that name in the profile counts too; so does
-             *     a file of the profile that configures the agent, such as `.claude/settings.json`.
+             * @description The agent cannot work without this secret or one of `alternatives`. A variable of that name in the profile
+             *     also satisfies this, as does a file of the profile that configures the agent, such as
+             *     `.claude/settings.json`.
              */
             required: boolean;
-            /** @description Secrets and variables of which one may take its place. */
+            /** @description Secrets and variables that can replace it; one of them is enough. */
             alternatives?: string[];
             /** @description Purpose, if the name does not state it. */
             purpose?: string;
@@ -4859,16 +4896,17 @@ export interface components {
             /** @enum {string} */
             status: "ready" | "unready";
             checks: {
-                /** @description `ok`, or what is wrong. */
+                /** @description `ok`, or the problem. */
                 postgres: string;
-                /** @description `ok`, or what is wrong. */
+                /** @description `ok`, or the problem. */
                 temporal: string;
                 sandbox: {
                     driver: string;
                     isolation: string;
                     /**
-                     * @description The circuit breakers that are open, one for each agent of which starts of sandboxes keep failing. Its sessions wait, and one
-                     *     start is tried at a time; the first that succeeds closes it. The status stays `ready`: prompts are accepted.
+                     * @description The open circuit breakers, one for each agent whose sandbox starts keep failing. Its sessions wait,
+                     *     and one start is tried at a time; the first that succeeds closes it. The status stays `ready`:
+                     *     prompts are accepted.
                      */
                     breakers: {
                         agent: string;
@@ -4914,8 +4952,8 @@ export interface components {
             };
         };
         /**
-         * @description The stream. The `data` of every server-sent event is an AGUIEvent on one line; the first is `RUN_STARTED`. Comments are sent
-         *     when nothing else is for 15 seconds.
+         * @description The stream. The `data` of every server-sent event is an AGUIEvent on one line; the first is `RUN_STARTED`. A
+         *     comment is sent after 15 seconds without data.
          */
         AGUIStream: {
             headers: {
@@ -4946,8 +4984,9 @@ export interface components {
             };
         };
         /**
-         * @description The command is stored durably, also while Temporal is unavailable, and will be carried out. Returns the current session, with
-         *     the command in `pendingCommands` unless it was applied immediately. An event `command` reports the result.
+         * @description The command is stored durably, even while Temporal is unavailable, and will be carried out. Returns the current
+         *     session, with the command in `pendingCommands` unless it was applied immediately. An event `command` reports the
+         *     result.
          */
         Accepted: {
             headers: {
@@ -4985,7 +5024,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `forbidden`: sent by a browser from another origin, or, to a server without a key, under a name that is not of this machine or by a user of this machine that it does not serve. */
+        /** @description `forbidden`: a browser sent the request from another origin; or the server has no key, and the request names a host other than this machine or comes from a user of this machine that it does not serve. */
         Forbidden: {
             headers: {
                 [name: string]: unknown;
@@ -5041,7 +5080,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `internal`: a fault of the server; its log has the request id. */
+        /** @description `internal`: an error in the server; its log has the request id. */
         Internal: {
             headers: {
                 [name: string]: unknown;
@@ -5120,13 +5159,13 @@ export interface operations {
                 /** @description Sessions that were created before this time. */
                 createdBefore?: string;
                 /**
-                 * @description At most 10 words, all of which must appear in the title, in any order and as part of a word too; case is ignored. A
-                 *     single word may also be the start of the ID, at least four digits of it, with or without `ses_`.
+                 * @description At most 10 words. All of them must appear in the title, in any order, possibly as part of a word; case is
+                 *     ignored. A single word may also be the start of the ID, at least four digits of it, with or without `ses_`.
                  */
                 q?: string;
                 /**
-                 * @description Order of the list; `-` is for the newest first. Sorted by activity, a session that becomes active while its list is read
-                 *     may be missed or appear twice.
+                 * @description Order of the list; `-` sorts the newest first. Sorted by activity, a session that becomes active while its
+                 *     list is read may be missed or appear twice.
                  */
                 sort?: "-createdAt" | "createdAt" | "-lastActivityAt" | "lastActivityAt";
                 limit?: components["parameters"]["Limit"];
@@ -5225,8 +5264,9 @@ export interface operations {
             query?: {
                 purge?: boolean;
                 /**
-                 * @description What a purge does about the sessions that were forked from this one, and from those: `detach` leaves them what they need, `purge`
-                 *     erases them too. Without it, a session with forks is 409 `has_forks`, with their ids in `errors`.
+                 * @description How a purge treats the sessions that were forked from this one, directly or indirectly: `detach` keeps the
+                 *     data that they need, `purge` erases them too. Without this parameter, a session with forks is 409
+                 *     `has_forks`, with their ids in `errors`.
                  */
                 forks?: "detach" | "purge";
             };
@@ -6332,7 +6372,7 @@ export interface operations {
                     "*/*": unknown;
                 };
             };
-            /** @description The part of the attachment that was asked for. */
+            /** @description The requested part of the attachment. */
             206: {
                 headers: {
                     [name: string]: unknown;
@@ -7212,7 +7252,7 @@ export interface operations {
             query?: {
                 /** @description Path of one file, as in the list. */
                 path?: string;
-                /** @description How many pieces of files a page has at most, 100 if there is only a `cursor`. */
+                /** @description Maximum number of pieces of files in a page; 100 if only `cursor` is given. */
                 limit?: number;
                 /** @description The `nextCursor` of the page before. */
                 cursor?: string;
@@ -7251,7 +7291,7 @@ export interface operations {
     streamEvents: {
         parameters: {
             query?: {
-                /** @description The same, for a first connection; `latest` starts after everything written so far, and `caught_up` has the position. */
+                /** @description The same, for a first connection; `latest` starts after the newest event, and `caught_up` has the position. */
                 after?: number | "latest";
                 /** @description A stream token of the session, in place of the key. */
                 token?: components["parameters"]["StreamTokenInQuery"];
@@ -7418,7 +7458,7 @@ export interface operations {
                 /** @description Role of the connection. Only clients connect here. */
                 role?: "client";
                 /**
-                 * @description Start after this seq, with an `init` that has no messages; `latest` starts after everything written so far. 400 if it
+                 * @description Start after this seq, with an `init` that has no messages; `latest` starts after the newest event. 400 if it
                  *     has not been written yet. If events after it have been deleted, the connection is closed with 4410.
                  */
                 after?: number | "latest";
@@ -7911,9 +7951,9 @@ export interface operations {
                      */
                     answer?: "once" | "session" | "always" | "reject";
                     answers?: components["schemas"]["Answers"];
-                    /** @description Message that the agent gets with a rejection, if it has the capability `rejection-message`. The others (Gemini CLI, ACP agents) get the rejection alone; the question keeps the message. */
+                    /** @description Message for the agent, sent with a rejection if the agent has the capability `rejection-message`. Other agents (Gemini CLI, ACP agents) get only the rejection; the question keeps the message. */
                     message?: string;
-                    /** @description Who answers, in the client's own words, for others to see; nothing checks it. */
+                    /** @description Name of the person who answers, chosen by the client, shown to others and not verified. */
                     answeredBy?: string;
                 };
             };
@@ -8008,8 +8048,8 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description The newest if left out; not allowed with `@` in `profileId`. A deleted profile is found by its id and a version alone. A
-                 *     version that does not exist is 404 `profile_version_not_found`.
+                 * @description Default: the newest. Not allowed with `@` in `profileId`. A deleted profile is found by its id and a version
+                 *     alone. A version that does not exist is 404 `profile_version_not_found`.
                  */
                 version?: number;
             };
@@ -8630,8 +8670,8 @@ export interface operations {
             };
             400: components["responses"]["Invalid"];
             /**
-             * @description Something does not; its check says so. `postgres` is also checked for writes and for the version of its
-             *     schema, at most every 10 s.
+             * @description A dependency does not respond; its check gives the reason. `postgres` is also checked for writes and for the
+             *     version of its schema, at most every 10 s.
              */
             503: {
                 headers: {
