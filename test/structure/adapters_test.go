@@ -43,7 +43,7 @@ func TestFilesOfAdaptersAreNamedAlike(t *testing.T) {
 
 func TestMisnamedFilesAreFound(t *testing.T) {
 	t.Parallel()
-	known := tableOfFiles("| `other.go` | of another table |\n\n| file | what is in it |\n|---|---|\n| `a.go`, `doc.go` | `b.go` |\n| `parse.go` | x |\n\n`c.go`")
+	known := tableOfFiles("| `other.go` | of another table |\n\n| file | content |\n|---|---|\n| `a.go`, `doc.go` | `b.go` |\n| `parse.go` | x |\n\n`c.go`")
 	require.Equal(t, []string{"a.go", "doc.go", "parse.go"}, known)
 	require.Equal(t, []string{"c.go is not in the table", "adapter.go is missing", "translate.go is missing"},
 		misnamed([]string{"doc.go", "c.go", "parse.go"}, known))
@@ -53,7 +53,7 @@ var goFile = regexp.MustCompile("`([a-z]+\\.go)`")
 
 // tableOfFiles returns the names in the first column of the document's table of files.
 func tableOfFiles(document string) []string {
-	_, rest, _ := strings.Cut(document, "| file | what is in it |\n")
+	_, rest, _ := strings.Cut(document, "| file | content |\n")
 	table, _, _ := strings.Cut(rest, "\n\n")
 	var names []string
 	for row := range strings.Lines(table) {
