@@ -7,7 +7,7 @@ import (
 	"github.com/overwinter-dev/overwinter/client"
 )
 
-// when is a time as tables show it: how long ago it is, or with --absolute the timestamp.
+// when formats a time for tables: relative to now, or as a timestamp with --absolute.
 func (c *apiFlags) when(t client.Time) string {
 	if c.Absolute {
 		return t.String()
@@ -15,7 +15,7 @@ func (c *apiFlags) when(t client.Time) string {
 	return ago(time.Since(t.Time))
 }
 
-// ago says how long ago something was, or in how long it will be, in the largest whole unit.
+// ago formats a duration before or after now in its largest whole unit.
 func ago(d time.Duration) string {
 	format := "%d%s ago"
 	if d < 0 {
@@ -35,7 +35,7 @@ func ago(d time.Duration) string {
 	return fmt.Sprintf(format, d/day, "d")
 }
 
-// savedAt says which turn ends with a bundle, given the time from which on turns do.
+// savedAt describes which turn saves a bundle, given the time after which turns do.
 func (c *apiFlags) savedAt(t client.Time) string {
 	if !c.Absolute && !time.Now().Before(t.Time) {
 		return "when the next turn ends"

@@ -95,7 +95,7 @@ func TestAlertsAndTheDashboardNameMetricsThatExist(t *testing.T) {
 	}
 }
 
-// TestTheDashboardFollowsTheRulesOfGrafanasLinter checks what its dashboard-linter does.
+// TestTheDashboardFollowsTheRulesOfGrafanasLinter makes the checks of Grafana's dashboard-linter.
 func TestTheDashboardFollowsTheRulesOfGrafanasLinter(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/operations/dashboard.json")

@@ -44,7 +44,7 @@ type apiCmd struct {
 	AllowUsers              string `name:"allow-users" env:"OVERWINTER_ALLOW_USERS" placeholder:"NAMES" help:"Other users of this machine that --allow-loopback-without-key serves, by name or ID, such as alice,1001; all for every user. Default: none."`
 }
 
-// corsFlags are the pages that may use the API.
+// corsFlags name the origins of pages that may use the API.
 type corsFlags struct {
 	CORSOrigins []string `name:"cors-origin" env:"OVERWINTER_CORS_ORIGINS" placeholder:"ORIGIN" help:"Origins of web pages that may call the API from a browser, such as https://app.example.com,http://localhost:5173; * for all, which requires an API key. Default: none."`
 }
@@ -159,7 +159,7 @@ func (c *apiCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 	return group.Wait()
 }
 
-// callers returns the check of who may connect without a key.
+// callers returns the check of the users that may connect without a key.
 func (c *apiCmd) callers(ctx context.Context, logger *slog.Logger) (func(local, remote net.Addr) error, error) {
 	if !c.Key.Empty() {
 		return nil, nil
@@ -178,7 +178,7 @@ func (c *apiCmd) callers(ctx context.Context, logger *slog.Logger) (func(local, 
 	return users.Check, nil
 }
 
-// schemaAtStart is how long an api waits for the database before it listens.
+// schemaAtStart limits how long an api waits for the database before it listens.
 const schemaAtStart = 2 * time.Second
 
 func ignoreCanceled(err error) error {
@@ -201,8 +201,8 @@ func sandboxInfo(db *postgres.DB, logger *slog.Logger) func(context.Context) api
 	var reading bool
 	info := api.SandboxInfo{Driver: unknownSandbox, Isolation: unknownSandbox, Breakers: []api.OpenBreaker{}}
 	return func(ctx context.Context) api.SandboxInfo {
-		// One caller at a time asks, so that health checks do not pile up in the pool, and only now
-		// and then once a worker has stored the description.
+		// One caller at a time queries, so that health checks do not queue up in the pool. Once a
+		// worker has stored the description, queries are rare.
 		mu.Lock()
 		last := info
 		due := !reading && (info.Driver == unknownSandbox || time.Since(readAt) >= sandboxInfoEvery)

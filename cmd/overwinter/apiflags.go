@@ -23,7 +23,7 @@ type apiFlags struct {
 	Absolute bool         `help:"Show times in tables as timestamps instead of relative to now."`
 }
 
-// flagsOfAPI finds the flags again in the command that embeds them.
+// flagsOfAPI returns the flags from the command that embeds them.
 func (c *apiFlags) flagsOfAPI() *apiFlags { return c }
 
 // apiFlagsOf returns the flags of a command that calls the API; nil for others.
@@ -39,7 +39,7 @@ func apiFlagsOf(command *kong.Context) *apiFlags {
 	return nil
 }
 
-// Validate checks the address before anything is asked of it.
+// Validate checks the address before any request.
 func (c *apiFlags) Validate() error {
 	api, err := c.client()
 	if err != nil {
@@ -49,7 +49,7 @@ func (c *apiFlags) Validate() error {
 	return nil
 }
 
-// warnPlain warns of a key that is readable on the network.
+// warnPlain logs a warning if the key is sent in clear text.
 func (c *apiFlags) warnPlain(logger *slog.Logger) {
 	u, err := url.Parse(c.APIURL)
 	if c.APIKey.Empty() || err != nil || u.Scheme != "http" || loopbackHost(u.Host) {

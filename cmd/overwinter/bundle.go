@@ -30,7 +30,7 @@ type bundleExportCmd struct {
 	File string `placeholder:"FILE" help:"File to write, which must not exist. Default: standard output."`
 }
 
-// archivePoll is how often it is asked whether an archive is ready.
+// archivePoll is the interval of queries whether an archive is ready.
 const archivePoll = 500 * time.Millisecond
 
 // Run has the archive prepared and writes it.
@@ -47,7 +47,7 @@ func (c *bundleExportCmd) Run(ctx context.Context, s streams, parent *bundleCmd)
 				return err
 			}
 			defer func() {
-				if err = errors.Join(err, file.Close()); err != nil { // half of an archive is of no use
+				if err = errors.Join(err, file.Close()); err != nil { // an incomplete archive is useless
 					err = errors.Join(err, os.Remove(c.File))
 				}
 			}()
@@ -126,7 +126,7 @@ func (c *bundleImportCmd) Run(ctx context.Context, s streams, parent *bundleCmd)
 	})
 }
 
-// printImported writes the session of an import, and what its archive lacks.
+// printImported writes the session of an import, and the parts that are missing from its archive.
 func (c *apiFlags) printImported(ctx context.Context, s streams, api *client.Client, made client.Session) error {
 	if c.json() {
 		return printJSON(s.stdout, made)

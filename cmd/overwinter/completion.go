@@ -8,8 +8,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// completionCmd prints the script of a shell. The scripts ask the program itself, so that they do not have to be
-// printed again when flags change.
+// completionCmd prints the script of a shell. The scripts call this program for candidates, so they
+// stay valid when flags change.
 type completionCmd struct {
 	Bash  shellCmd `cmd:"" help:"Print the script for bash: source <(overwinter completion bash)"`
 	Zsh   shellCmd `cmd:"" help:"Print the script for zsh: source <(overwinter completion zsh)"`

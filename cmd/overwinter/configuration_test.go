@@ -111,7 +111,7 @@ func settings(t *testing.T) []setting {
 	return all
 }
 
-// theDefault is how the help of a flag ends.
+// theDefault matches the default at the end of a flag's help.
 var theDefault = regexp.MustCompile(`\s*Default:? ([^.]*(?:\.[^ .][^.]*)*)\.$`)
 
 func newSetting(f *kong.Flag) setting {

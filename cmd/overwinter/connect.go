@@ -23,7 +23,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sessionclient"
 )
 
-// databaseFlags say where Postgres is and how long a call may take.
+// databaseFlags configure the address of Postgres and the time limits of calls.
 type databaseFlags struct {
 	DatabaseURL string `env:"OVERWINTER_DATABASE_URL" required:"" placeholder:"URL" help:"URL of Postgres: postgres://user:password@host:port/database."`
 
@@ -38,7 +38,7 @@ type databaseFlags struct {
 	UnansweredTimeout        time.Duration `name:"database-unanswered-timeout" env:"OVERWINTER_DATABASE_UNANSWERED_TIMEOUT" default:"10s" placeholder:"DURATION" help:"Time without an answer to TCP data or keepalives after which a connection counts as broken. Default ${default}."`
 }
 
-// check refuses values that make no sense together with others or at all.
+// check rejects invalid values and combinations.
 func (f databaseFlags) check() error {
 	if f.MaxConns != 0 && f.MaxConns < 2 || f.MaxConns > 1000 {
 		return fmt.Errorf("--database-max-conns is %d; it must be from 2 to 1000", f.MaxConns)
@@ -67,7 +67,7 @@ func (f databaseFlags) open(ctx context.Context, logger *slog.Logger) (*postgres
 	return f.openSealed(ctx, logger, nil)
 }
 
-// openSealed opens a database whose transcripts are sealed; keyring may be nil.
+// openSealed opens a database with encrypted transcripts; keyring may be nil.
 func (f databaseFlags) openSealed(ctx context.Context, logger *slog.Logger, keyring *secret.Keyring) (*postgres.DB, error) {
 	if err := f.check(); err != nil {
 		return nil, usageError{err.Error()}
@@ -87,11 +87,11 @@ func (f databaseFlags) openSealed(ctx context.Context, logger *slog.Logger, keyr
 	return postgres.Open(ctx, f.DatabaseURL, options)
 }
 
-// schemaRefused is a usage of the wrong schema: no time will heal it.
+// schemaRefused reports a permanent mismatch of the schema.
 func schemaRefused(err error) bool { return failure.CodeOf(err) == failure.IllegalState }
 
-// awaitSchema returns when the database answers and has the schema of this program, or with the
-// reason why it never will.
+// awaitSchema returns when the database responds and has the schema of this program, or with an
+// error that is permanent.
 func awaitSchema(ctx context.Context, db *postgres.DB, logger *slog.Logger) error {
 	return backoff.Retry(ctx, startupPauses(), func(ctx context.Context) error {
 		err := db.SchemaCheck(ctx)
@@ -103,10 +103,11 @@ func awaitSchema(ctx context.Context, db *postgres.DB, logger *slog.Logger) erro
 	})
 }
 
-// startupPauses are those between the tries of a process to reach what it needs to start.
+// startupPauses are the pauses between a starting process's attempts to reach its dependencies.
 func startupPauses() retry.Backoff { return backoff.New(100*time.Millisecond, 5*time.Second) }
 
-// awaitInstallation returns the id of the installation once the database is there and fit for it.
+// awaitInstallation returns the id of the installation once the database is available and has the
+// right schema.
 func awaitInstallation(ctx context.Context, db *postgres.DB, logger *slog.Logger) (string, error) {
 	for {
 		if err := awaitSchema(ctx, db, logger); err != nil {
@@ -163,7 +164,8 @@ func decodeKey(variable, text string) ([]byte, error) {
 	return key, nil
 }
 
-// newKeyring seals with the current key of the installation and opens with all of them.
+// newKeyring returns a keyring that encrypts with the current key of the installation and decrypts
+// with all of them.
 func newKeyring(current secret.Value, previous []secret.Value) (*secret.Keyring, error) {
 	key, err := decodeKey("OVERWINTER_SECRET_KEY", current.Reveal())
 	if err != nil {
@@ -184,7 +186,7 @@ func newKeyring(current secret.Value, previous []secret.Value) (*secret.Keyring,
 	return secret.NewKeyring(key, others...)
 }
 
-// runnerBinary finds the program that goes into sandboxes: the one given, or the one next to this
+// runnerBinary finds the program that runs in sandboxes: the given one, or the one next to this
 // program.
 func runnerBinary(given string) (string, error) {
 	if given == "" {

@@ -139,7 +139,7 @@ func (c *devCmd) config(logger *slog.Logger, s streams, all *commands) (devstack
 	}, nil
 }
 
-// allowUsers are the users that the flag names, and the one who became root by sudo.
+// allowUsers returns the users that the flag names, and the user who ran sudo.
 func (c *devCmd) allowUsers(sudoUID string, euid int) string {
 	if _, err := strconv.ParseUint(sudoUID, 10, 31); err != nil || euid != 0 {
 		return c.AllowUsers
@@ -159,7 +159,8 @@ func killAtSecond(ctx context.Context, signals <-chan os.Signal, kill func()) {
 	kill()
 }
 
-// environment is what children start from: this process's environment with what was said by flag.
+// environment returns the base environment of children: that of this process, with the values of
+// flags.
 func (c *devCmd) environment(env []string) []string {
 	if c.ModalTokenID == "" {
 		return env
@@ -177,19 +178,19 @@ func migrateUp(ctx context.Context, url string, logger *slog.Logger) error {
 	return db.Migrate(ctx)
 }
 
-// defaultDataDir is where state is kept by default.
+// defaultDataDir returns the default directory for state.
 func defaultDataDir() string {
 	if os.Geteuid() == 0 {
 		return "/var/lib/overwinter"
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "" // dev asks for --data-dir
+		return "" // dev then requires --data-dir
 	}
 	return filepath.Join(home, ".local", "share", "overwinter")
 }
 
-// isTerminal reports whether escapes may be written.
+// isTerminal reports whether escape sequences may be written.
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	if !ok || os.Getenv("NO_COLOR") != "" {

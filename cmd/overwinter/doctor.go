@@ -15,17 +15,17 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
-// doctorCmd looks at what dev needs. Its flags are those of dev: with the same ones it looks at what dev
-// would use.
+// doctorCmd checks the requirements of dev. It has the flags of dev, so that it checks what dev
+// would use with the same flags.
 type doctorCmd struct {
 	devCmd `embed:""`
 	JSON   bool `name:"json" help:"Print the findings as JSON."`
 }
 
-// errMissing makes the program end with 1.
+// errMissing makes the program exit with 1.
 var errMissing = errors.New("something is missing that overwinter dev needs; see above")
 
-// Run prints what was found and what helps, and fails if dev would. It changes nothing.
+// Run prints the findings and their remedies, and fails if dev would fail. It changes nothing.
 func (c *doctorCmd) Run(ctx context.Context, logger *slog.Logger, s streams, all *commands) error {
 	config, err := c.config(logger, s, all)
 	if err != nil {
@@ -56,7 +56,7 @@ func (c *doctorCmd) Run(ctx context.Context, logger *slog.Logger, s streams, all
 	return nil
 }
 
-// storedLoopbackURLs looks through the stored secrets and the newest versions of profiles.
+// storedLoopbackURLs searches the stored secrets and the newest versions of profiles.
 func storedLoopbackURLs(ctx context.Context, logger *slog.Logger, databaseURL, secretKey string) ([]devstack.LoopbackURL, error) {
 	keyring, err := newKeyring(secret.NewValue(secretKey), nil)
 	if err != nil {
@@ -106,7 +106,7 @@ func holders(what string, variables map[string]string) []devstack.LoopbackURL {
 	return found
 }
 
-// printFindings prints a table, and below each finding what helps.
+// printFindings prints a table, and the remedies below each finding.
 func printFindings(s streams, findings []devstack.Finding) error {
 	table := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
 	for _, f := range findings {

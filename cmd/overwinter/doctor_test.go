@@ -34,7 +34,7 @@ func examine(t *testing.T, args ...string) (result, []devstack.Finding) {
 	return r, findings
 }
 
-// dataPlace is a directory through which Postgres's user may pass when this one is root.
+// dataPlace returns a directory that Postgres's user can traverse if this user is root.
 func dataPlace(t *testing.T) string {
 	t.Helper()
 	place, err := os.MkdirTemp("", "overwinter-doctor-") //nolint:usetesting // its parents must be open to another user
@@ -44,7 +44,7 @@ func dataPlace(t *testing.T) string {
 	return place
 }
 
-// about are the findings of one check.
+// about returns the findings of one check.
 func about(findings []devstack.Finding, check string) []devstack.Finding {
 	return slices.DeleteFunc(slices.Clone(findings), func(f devstack.Finding) bool { return f.Check != check })
 }
@@ -102,7 +102,7 @@ func TestDoctorNamesEachThingThatIsMissing(t *testing.T) {
 	}
 }
 
-// strange is a data directory whose database directory is none.
+// strange returns a data directory whose database directory is not one of Postgres.
 func strange(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -181,7 +181,7 @@ func TestDoctorFindsStoredURLsThatSandboxesDoNotReach(t *testing.T) {
 	require.Contains(t, modal[0].Detail, "they run on Modal")
 }
 
-// testForbidden is set for a process of the next test that may make no namespaces.
+// testForbidden is set for a process of the next test that may not create namespaces.
 const testForbidden = "OVERWINTER_TEST_NAMESPACES_FORBIDDEN"
 
 func TestDoctorSaysWhatForbidsSandboxesAndWhatAllowsThem(t *testing.T) {
@@ -196,7 +196,8 @@ func TestDoctorSaysWhatForbidsSandboxesAndWhatAllowsThem(t *testing.T) {
 		require.Contains(t, found[0].Remedies, "sudo sysctl -w user.max_user_namespaces=15000")
 		return
 	}
-	// A machine that forbids them is a user namespace of which it has been forbidden.
+	// A user namespace in which nested namespaces are forbidden simulates a machine that forbids
+	// them.
 	cmd := exec.Command("sh", "-c", `echo 0 >/proc/sys/user/max_user_namespaces && exec "$0" -test.v "-test.run=^`+t.Name()+`$"`, os.Args[0])
 	cmd.Env = append(os.Environ(), testForbidden+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{

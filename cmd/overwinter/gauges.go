@@ -15,7 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// gaugesAge is how long what Postgres has counted is shown before it counts again.
+// gaugesAge is the maximum age of counts from Postgres before they are read again.
 const gaugesAge = 10 * time.Second
 
 // gaugesTimeout bounds the time for which a scrape waits for Postgres.
@@ -35,7 +35,7 @@ type pool interface {
 	Connections() postgres.Connections
 }
 
-// Descriptions of what Postgres counts. Every worker shows the same numbers.
+// Descriptions of the counts from Postgres. Every worker shows the same numbers.
 var (
 	sessionsDesc  = prometheus.NewDesc("overwinter_sessions", "Sessions by status and agent.", []string{"status", "agent"}, nil)
 	questionsDesc = prometheus.NewDesc("overwinter_questions_open", "Open questions.", nil, nil)
@@ -68,7 +68,8 @@ func (g *gauges) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. Without Postgres it shows the pool and that Postgres is not up.
+// Collect implements prometheus.Collector. If Postgres is unavailable, it reports the pool and that
+// Postgres is down.
 func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	g.poolGauges.Collect(out)
 	g.mu.Lock()

@@ -17,7 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// counted is what a store has counted, or an error.
+// counted has the counts of a store, or an error.
 type counted struct {
 	images     image.Counts
 	sessions   []backlog.Count

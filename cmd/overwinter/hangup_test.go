@@ -11,15 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// restoreHangups undoes what has been said of them, also by who started the tests. Only to be notified
-// of a signal undoes that it is ignored.
+// restoreHangups restores the default handling of hangups, even if the parent process ignores them.
+// Only Notify ends the ignoring of a signal.
 func restoreHangups() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	signal.Reset(syscall.SIGHUP)
 }
 
-// TestHangupEndsGracefully: a closed terminal asks the program to end; it does not kill it, however
-// many hangups there are.
+// TestHangupEndsGracefully checks that closing the terminal ends the program gracefully, even with
+// several hangups.
 //
 //nolint:paralleltest // signals are the whole process's
 func TestHangupEndsGracefully(t *testing.T) {
@@ -37,7 +37,7 @@ func TestHangupEndsGracefully(t *testing.T) {
 	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP), "once more, by the kernel after the shell")
 }
 
-// TestHangupIsIgnoredUnderNohup: a program that is started with nohup keeps running.
+// TestHangupIsIgnoredUnderNohup checks that a program started with nohup keeps running.
 //
 //nolint:paralleltest // as above
 func TestHangupIsIgnoredUnderNohup(t *testing.T) {

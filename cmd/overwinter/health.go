@@ -52,7 +52,7 @@ func serveHealth(ctx context.Context, address string, checks map[string]func(con
 	return err
 }
 
-// healthHeaders keeps browsers and caches from doing anything with the answers.
+// healthHeaders prevents browsers and caches from using the responses.
 func healthHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
@@ -66,12 +66,12 @@ func healthHeaders(next http.Handler) http.Handler {
 	})
 }
 
-// boundTo refuses what was not sent to this machine by its own name, where only this machine can send
-// anything: a web page whose name was made to resolve to loopback would read the answers otherwise.
+// boundTo refuses requests with a foreign host name on a loopback address. Otherwise a web page
+// whose name resolves to loopback could read the responses.
 func boundTo(address net.Addr, next http.Handler) http.Handler {
 	own, err := netip.ParseAddrPort(address.String())
 	if err != nil || !own.Addr().IsLoopback() {
-		return next // it is for others, by whatever name they have for it
+		return next // it serves other machines, which may use any name for it
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !loopbackHost(r.Host) {
@@ -92,13 +92,13 @@ func loopbackHost(host string) bool {
 	return strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
 }
 
-// ready answers 200 when every check passes within two seconds, else 503; either
-// way with the state of each. Causes stay in the log, except for what is said in words meant for anyone.
+// ready responds with 200 if every check passes within two seconds, otherwise with 503, and with
+// the state of each check. Causes are only logged, except for messages that are meant for clients.
 func ready(w http.ResponseWriter, r *http.Request, checks map[string]func(context.Context) error, logger *slog.Logger) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
 	var mu sync.Mutex
-	var all sync.WaitGroup // side by side: one that does not answer must not use up the time of the others
+	var all sync.WaitGroup // in parallel: a check that hangs must not use up the time of the others
 	states := map[string]string{}
 	code, status := http.StatusOK, "ready"
 	for name, check := range checks {
@@ -109,7 +109,7 @@ func ready(w http.ResponseWriter, r *http.Request, checks map[string]func(contex
 			if states[name] = "ok"; err == nil {
 				return
 			}
-			if !errors.Is(ctx.Err(), context.Canceled) { // else the caller has gone, which is no fault of what was asked
+			if !errors.Is(ctx.Err(), context.Canceled) { // otherwise the caller has disconnected, and the check did not fail
 				logger.WarnContext(ctx, "check failed", slog.String("check", name), slog.Any("error", err))
 			}
 			code, status, states[name] = http.StatusServiceUnavailable, "unavailable", "does not answer"

@@ -65,7 +65,7 @@ func TestHealthKeepsCausesInTheLog(t *testing.T) {
 	require.Contains(t, log.String(), "hunter2")
 }
 
-// A check that uses up the time of another one would report a second fault where there is one.
+// If a check used up the time of another one, one fault would be reported as two.
 func TestHealthChecksDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{})
@@ -107,7 +107,8 @@ func TestHealthOnLoopbackRefusesForeignHostNames(t *testing.T) {
 	require.Empty(t, body)
 }
 
-// An address that others reach is for probes and scrapers, which have their own names for it.
+// An address that is reachable for other machines serves probes and scrapers, which use their own
+// names for it.
 func TestHealthForOthersAnswersToEveryName(t *testing.T) {
 	t.Parallel()
 	answered := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })

@@ -1,10 +1,11 @@
 package main
 
-// heapReserve bounds how often a program with little in memory collects garbage. The collector starts when the heap has doubled, so that
-// a worker with a heap of some megabytes collects several times a second while agents speak, and uses an eighth of its CPU time for
-// it. The reserve counts as heap, but no page of it is ever touched: it takes no memory, and lets as much garbage gather. A program with a
-// larger heap collects nearly as often as without it.
+// heapReserve bounds how often a program with little in memory collects garbage. The collector
+// starts when the heap has doubled, so a worker with a heap of a few megabytes would collect
+// several times a second while agents print, and use an eighth of its CPU time for that. The
+// reserve counts as heap, but its pages are never touched: it uses no memory and allows the same
+// amount of garbage. It hardly affects a program with a larger heap.
 const heapReserve = 64 << 20
 
-// reserveHeap returns what has to be kept alive for as long as the program runs.
+// reserveHeap returns the reserve, which must be kept alive while the program runs.
 func reserveHeap() []byte { return make([]byte, heapReserve) }

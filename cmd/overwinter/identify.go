@@ -13,17 +13,19 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
-// newest stands for the newest session, or the newest prompt of a session.
+// newest selects the newest session, or the newest prompt of a session.
 const newest = "@last"
 
-// maxCandidates bounds what the error about an ambiguous ID lists.
+// maxCandidates bounds the list in the error about an ambiguous ID.
 const maxCandidates = 5
 
-// shortened is the beginning of an ID without its prefix. IDs begin with a time, so that shorter ones match too much.
+// shortened matches the beginning of an ID without its prefix. IDs begin with a time, so shorter
+// beginnings would match too many.
 var shortened = regexp.MustCompile(`^[0-9a-f]{4,31}$`)
 
-// sessionID finds the session that a person means: a whole ID, the unique beginning of one, or @last, which is the
-// session that was created last, by any client: the first one of session list. Other text is left to the API.
+// sessionID resolves a session argument: a whole ID, the unique beginning of one, or @last for the
+// session created last by any client, which session list shows first. Other text is passed to the
+// API.
 func sessionID(ctx context.Context, api *client.Client, text string) (string, error) {
 	if text == newest {
 		page, err := api.SessionList(ctx, client.List{Limit: 1})
@@ -49,7 +51,8 @@ func sessionID(ctx context.Context, api *client.Client, text string) (string, er
 	return found.only("session", text)
 }
 
-// promptID finds a prompt of a session in the same way. The whole ID of a prompt may be any text.
+// promptID resolves a prompt of a session in the same way. The whole ID of a prompt may be any
+// text.
 func promptID(ctx context.Context, api *client.Client, sessionID, text string) (string, error) {
 	digits := strings.TrimPrefix(text, session.PromptPrefix)
 	if text != newest {
@@ -77,7 +80,8 @@ func promptID(ctx context.Context, api *client.Client, sessionID, text string) (
 	return found.only("prompt", text)
 }
 
-// questionID finds a question of a session in the same way; with no text the one that is open.
+// questionID resolves a question of a session in the same way; an empty text selects the open
+// question.
 func questionID(ctx context.Context, api *client.Client, sessionID, text string) (string, error) {
 	digits := strings.TrimPrefix(text, session.QuestionPrefix)
 	if text != "" && (session.ValidID(session.QuestionPrefix, text) || !shortened.MatchString(digits)) {
@@ -100,7 +104,7 @@ func questionID(ctx context.Context, api *client.Client, sessionID, text string)
 	return found.only("question", text)
 }
 
-// candidate is something whose ID may be meant.
+// candidate is an object whose ID may match.
 type candidate struct{ id, about string }
 
 type candidateList []candidate
@@ -115,7 +119,7 @@ func candidatesFor[T any](items []T, prefix string, describe func(T) (id, about 
 	return found
 }
 
-// only is the ID of the single candidate.
+// only returns the ID of the single candidate.
 func (l candidateList) only(kind, text string) (string, error) {
 	switch len(l) {
 	case 1:
@@ -136,11 +140,12 @@ func (l candidateList) only(kind, text string) (string, error) {
 	return "", fmt.Errorf("%s is the beginning of %d %s IDs: %s", text, len(l), kind, strings.Join(shown, ", "))
 }
 
-// minShort is how many digits a shortened ID has in tables: the digits of its time to the nearest 16 ms or so.
+// minShort is the number of digits of a shortened ID in tables: the digits of its time, to about 16
+// ms.
 const minShort = 11
 
-// shortIDs returns the shortest beginnings of IDs that differ in one table, without their prefixes. IDs that others
-// have chosen stay whole.
+// shortIDs returns the shortest beginnings of IDs that are unique in one table, without their
+// prefixes. IDs chosen by clients are not shortened.
 func shortIDs(prefix string, ids []string) func(id string) string {
 	own := []string{}
 	for _, id := range ids {

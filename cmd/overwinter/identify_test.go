@@ -40,7 +40,7 @@ func TestIDsAreShortened(t *testing.T) {
 	require.Contains(t, do("show", "01b2").stderr, "there is no session whose ID begins with 01b2")
 	require.Contains(t, do("show", "nonsense").stderr, "invalid_request", "this is left to the API")
 
-	// What a list shows is enough.
+	// The IDs of a list are accepted as arguments.
 	for line := range strings.Lines(do("list").stdout) {
 		if short := strings.Fields(line)[0]; short != "ID" {
 			require.Len(t, short, 12)

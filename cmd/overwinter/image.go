@@ -30,7 +30,7 @@ func (l imageLedger) Use(ctx context.Context, name, imageID string) (bool, error
 	return l.db.BaseImageUse(ctx, name, imageID)
 }
 
-// images prepares what sessions start from: the runner, and the agent if it is a separate program.
+// images prepares the images of sessions: the runner, and the agent if it is a separate program.
 type images struct {
 	images *sandbox.Images
 	runner string // the program that is put in
@@ -47,7 +47,7 @@ func newImages(p *sandbox.Provider, db *postgres.DB, runnerBinary string, m *met
 	}
 }
 
-// Prepare returns the image of an agent and makes it where no worker has yet.
+// Prepare returns the image of an agent, and builds it if no worker has built it yet.
 func (i images) Prepare(ctx context.Context, agentName string) (string, error) {
 	adapter, err := i.agents.Get(agentName)
 	if err != nil {

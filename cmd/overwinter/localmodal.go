@@ -44,7 +44,7 @@ func (c *localModalCmd) Validate() error {
 	return err
 }
 
-// parseSandbox reads what keeps sandboxes apart from this machine.
+// parseSandbox parses the isolation, network and host ports of sandboxes.
 func parseSandbox(isolation, network, hostPorts string) (box.Isolation, box.Network, hostports.Set, error) {
 	i, err := box.ParseIsolation(isolation)
 	if err != nil {
@@ -81,12 +81,12 @@ func (c *localModalCmd) Run(ctx context.Context, logger *slog.Logger, s streams)
 	if _, err := fmt.Fprintln(s.stdout, server.URL()); err != nil {
 		return errors.Join(fmt.Errorf("print the URL: %w", err), server.Close())
 	}
-	// On the other stream: programs read the URL from stdout.
+	// Written to stderr, because programs read the URL from stdout.
 	_, _ = fmt.Fprint(s.stderr, c.usage(server.URL()))
 	return server.Run(ctx)
 }
 
-// usage says how a client gets at the server without showing the token itself.
+// usage explains how a client connects, without showing the token itself.
 func (c *localModalCmd) usage(url string) string {
 	if c.TokenID != "" {
 		return fmt.Sprintf("Clients need MODAL_SERVER_URL=%s and this server's token.\n", url)

@@ -1,8 +1,8 @@
 // Command overwinter keeps coding-agent sessions alive. Its subcommands are the parts of the system
 // (dev, api, worker, local-modal), its administration (migrate, version), and a client (session).
 //
-// This package is the only one that reads flags and the environment, and the only one that builds
-// concrete things out of the others.
+// This package is the only one that reads flags and the environment, and the only one that
+// constructs the concrete types of the others.
 package main
 
 import (
@@ -16,11 +16,11 @@ import (
 )
 
 func main() {
-	// A sandbox of the local Modal runs this very program as its init.
+	// A sandbox of the local Modal runs this program as its init.
 	localmodal.ReexecMain()
 
-	// The first signal ends the context. The second one finds the default disposition again and ends the
-	// process, whatever it is doing.
+	// The first signal ends the context. It also restores the default disposition, so that a second
+	// one ends the process immediately.
 	ctx := untilSignal(context.Background())
 
 	p := program{args: os.Args[1:], stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, protect: protectProcess}

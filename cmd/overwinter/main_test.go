@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// result is what a run of the program left.
+// result has the output and exit code of a run of the program.
 type result struct {
 	code           int
 	stdout, stderr string

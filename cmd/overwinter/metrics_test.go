@@ -18,7 +18,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/metrics"
 )
 
-// TestMetricsAreDocumented compares the list in docs/operations.md with what workers and apis register, both ways.
+// TestMetricsAreDocumented compares the list in docs/operations.md with the registered metrics of
+// workers and apis, both ways.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/operations.md")

@@ -25,7 +25,7 @@ type profileCmd struct {
 	Versions profileVersionsCmd `cmd:"" help:"List the versions of a profile, newest first."`
 }
 
-// shownProfile is what tables show of a profile.
+// shownProfile has the fields of a profile that tables show.
 type shownProfile struct {
 	ID          string      `json:"id"`
 	Name        string      `json:"name"`
@@ -178,7 +178,7 @@ func (c *profileUpdateCmd) Run(ctx context.Context, s streams, parent *profileCm
 // profileDeleteCmd deletes a profile.
 type profileDeleteCmd struct{ profileArg }
 
-// Run prints that it is deleted.
+// Run deletes the profile and prints a confirmation.
 func (c *profileDeleteCmd) Run(ctx context.Context, s streams, parent *profileCmd) error {
 	return parent.with(func(api *client.Client) error {
 		if err := api.ProfileDelete(ctx, c.Profile); err != nil || parent.json() {
@@ -189,10 +189,11 @@ func (c *profileDeleteCmd) Run(ctx context.Context, s streams, parent *profileCm
 	})
 }
 
-// maxProfileBytes is more than the API takes.
+// maxProfileBytes is larger than the limit of the API.
 const maxProfileBytes = 16 << 20
 
-// profileFile reads a profile without the fields that the API sets, so that what show prints can be sent again.
+// profileFile reads a profile without the fields that the API sets, so that the output of show can
+// be sent again.
 func profileFile(path string, stdin io.Reader) (map[string]json.RawMessage, error) {
 	from := stdin
 	if path != "-" {

@@ -15,7 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 )
 
-// remedies are the commands that help with an error of the API, whose detail names requests.
+// remedies maps errors of the API, whose details name HTTP requests, to the commands that help.
 var remedies = map[client.Code]string{
 	client.CodeSecretMissing: "overwinter secret set NAME stores one",
 	client.CodeInError:       "overwinter session recover ID retries, after session update if necessary",
@@ -23,10 +23,10 @@ var remedies = map[client.Code]string{
 
 // Exit codes of the program.
 const (
-	exitDone    = 0 // what was asked for is done
-	exitFailed  = 1 // it could not be done
-	exitUsage   = 2 // the command line makes no sense
-	exitTimeout = 3 // --timeout was over before it was done
+	exitDone    = 0 // the request was carried out
+	exitFailed  = 1 // it failed
+	exitUsage   = 2 // the command line is invalid
+	exitTimeout = 3 // --timeout elapsed first
 )
 
 // program is one run of overwinter. It is a value so that a test can start it in its own process.
@@ -34,9 +34,9 @@ type program struct {
 	args   []string // without the program's name
 	stdin  io.Reader
 	stdout io.Writer // data
-	stderr io.Writer // logs, and what went wrong
-	// protect keeps other processes out of this one, for commands that hold secrets.
-	// Default: they are not kept out.
+	stderr io.Writer // logs and errors
+	// protect prevents other processes from reading this one, for commands that hold secrets.
+	// Default: no protection.
 	protect func() error
 }
 
@@ -75,16 +75,16 @@ type streams struct {
 	stderr io.Writer
 }
 
-// usageError is a mistake in the command line that only the command itself can see. It makes the
-// program end with 2 instead of 1.
+// usageError is an error in the command line that only the command itself detects. It makes the
+// program exit with 2 instead of 1.
 type usageError struct{ message string }
 
 func (e usageError) Error() string { return e.message }
 
-// exited is what kong panics with in place of ending the process, after --help for example.
+// exited is the value with which kong panics instead of exiting, for example after --help.
 type exited int
 
-// Run parses the arguments, runs the command until it is done or ctx ends, and returns the exit
+// Run parses the arguments, runs the command until it returns or ctx ends, and returns the exit
 // code. An error is printed on stderr as one line.
 func (p program) Run(ctx context.Context) (code int) {
 	defer func() {
@@ -146,7 +146,7 @@ func (c *commands) parser(dataDir string, options ...kong.Option) (*kong.Kong, e
 	)...)
 }
 
-// fail prints the error for a person, on one line, and returns the code.
+// fail prints the error on one line and returns the code.
 func (p program) fail(code int, err error) int {
 	var message strings.Builder
 	for line := range strings.Lines(err.Error()) {
@@ -160,7 +160,7 @@ func (p program) fail(code int, err error) int {
 	if problem, ok := errors.AsType[*client.Error](err); ok && remedies[problem.Code] != "" {
 		message.WriteString("; " + remedies[problem.Code])
 	}
-	_, _ = fmt.Fprintf(p.stderr, "overwinter: %s\n", &message) // the code says it as well
+	_, _ = fmt.Fprintf(p.stderr, "overwinter: %s\n", &message) // the exit code reports it as well
 	return code
 }
 
@@ -173,7 +173,7 @@ func (p program) logger(c *commands) *slog.Logger {
 	return slog.New(slog.NewTextHandler(p.stderr, options))
 }
 
-// inMilliseconds writes a duration as a number of milliseconds and says so in its key, which ends in _ms.
+// inMilliseconds writes a duration as a number of milliseconds under a key that ends in _ms.
 func inMilliseconds(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() != slog.KindDuration {
 		return a

@@ -41,7 +41,8 @@ func TestTheBuildStatesItsCommit(t *testing.T) {
 	require.Regexp(t, `^overwinter `+regexp.QuoteMeta(release)+`\+0123456789ab go1\.`, string(line))
 }
 
-// TestTheChangelogKnowsTheRelease: a release has its own section, or is being prepared in Unreleased.
+// TestTheChangelogKnowsTheRelease checks that the release has a section, or is being prepared in
+// Unreleased.
 func TestTheChangelogKnowsTheRelease(t *testing.T) {
 	t.Parallel()
 	changelog, err := os.ReadFile(filepath.Join("..", "..", "CHANGELOG.md"))

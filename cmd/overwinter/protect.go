@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// protectProcess keeps other processes of the same user from reading this one's
-// memory, environment and open files, and its memory from ending up in a core dump.
+// protectProcess prevents other processes of the same user from reading this one's memory,
+// environment and open files, and prevents core dumps.
 func protectProcess() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("make process undumpable: %w", err)

@@ -30,7 +30,8 @@ type replayCmd struct {
 	File string `arg:"" help:"File that session export has written; - reads standard input."`
 }
 
-// Run prints what happened to the session, and whether each run of its workflow replays with this build.
+// Run prints the timeline of the session, and whether each run of its workflow replays with this
+// build.
 func (c *replayCmd) Run(s streams) (err error) {
 	in := s.stdin
 	if c.File != "-" {
@@ -57,7 +58,8 @@ type moment struct {
 	text string
 }
 
-// printTimeline writes the transitions and prompts of a session by time, and what else the file has.
+// printTimeline writes the transitions and prompts of a session by time, and the other contents of
+// the file.
 func printTimeline(w io.Writer, f export.File) error {
 	h := f.Header
 	fmt.Fprintf(w, "%s, exported at %s by %s: %s, agent %s\n", h.SessionID, h.ExportedAt, h.Release, f.Session.Status, f.Session.Agent)
@@ -92,7 +94,8 @@ func printTimeline(w io.Writer, f export.File) error {
 	return err
 }
 
-// replayRuns replays each run of the workflow. It fails if one does not replay, or the file has not all of it.
+// replayRuns replays each run of the workflow. It fails if one does not replay or the file is
+// incomplete.
 func replayRuns(w io.Writer, f export.File) error {
 	failed := 0
 	for _, run := range f.Runs {

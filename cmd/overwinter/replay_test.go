@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// exportsOfReleases are the exported sessions of each release that has written any.
+// exportsOfReleases are the exported sessions of earlier releases.
 const exportsOfReleases = "testdata/exports/*/*.ndjson"
 
-// TestExportsOfEarlierReleasesReplay: sessions of every release continue with this one.
+// TestExportsOfEarlierReleasesReplay checks that sessions of every release continue with this one.
 func TestExportsOfEarlierReleasesReplay(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(exportsOfReleases)
@@ -30,7 +30,8 @@ func TestExportsOfEarlierReleasesReplay(t *testing.T) {
 	}
 }
 
-// TestReplayNoticesAnotherHistory: of a workflow that runs another activity, or whose export is truncated.
+// TestReplayNoticesAnotherHistory checks a workflow that runs another activity, and a truncated
+// export.
 func TestReplayNoticesAnotherHistory(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("testdata/exports/0.2.0/question_and_abort.ndjson")

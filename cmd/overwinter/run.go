@@ -26,7 +26,7 @@ type runArg struct {
 	ID string `arg:"" name:"run" help:"ID of the run."`
 }
 
-// printRuns writes one line for each run. Their ids are whole: commands take them.
+// printRuns writes one line for each run. Ids are not shortened, because commands take whole ones.
 func (c *runCmd) printRuns(w io.Writer, items ...client.Run) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "RUN\tSTATUS\tCREATED\tSESSION\tBUNDLE") // Flush returns the error
@@ -47,7 +47,7 @@ func (c *runCmd) printRun(w io.Writer, r client.Run) error {
 	return c.printRuns(w, r)
 }
 
-// runWaitFlags have a command wait for the end of a run.
+// runWaitFlags make a command wait for the end of a run.
 type runWaitFlags struct {
 	Wait bool `help:"Wait for the end of the run; fail if it does not complete."`
 	timeoutFlag
@@ -56,7 +56,7 @@ type runWaitFlags struct {
 // Validate checks what kong cannot.
 func (f runWaitFlags) Validate() error { return needsWait(f.Timeout, f.Wait) }
 
-// finish prints a run, when it is over if that is to be waited for.
+// finish prints a run, with --wait after it has ended.
 func (f runWaitFlags) finish(ctx context.Context, s streams, parent *runCmd, api *client.Client, run client.Run) error {
 	if !f.Wait {
 		return parent.printRun(s.stdout, run)

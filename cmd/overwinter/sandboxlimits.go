@@ -2,7 +2,7 @@ package main
 
 import "github.com/overwinter-dev/overwinter/internal/localmodal/box"
 
-// sandboxLimitFlags bound what each sandbox of the local Modal takes of the machine.
+// sandboxLimitFlags limit the resources of each sandbox of the local Modal.
 type sandboxLimitFlags struct {
 	SandboxProcesses int     `env:"OVERWINTER_SANDBOX_PROCESSES" placeholder:"N" help:"Processes and threads of a sandbox of the local Modal. Default: 8192."`
 	SandboxMemoryMiB int64   `name:"sandbox-memory-mib" env:"OVERWINTER_SANDBOX_MEMORY_MIB" placeholder:"N" help:"Memory of a sandbox of the local Modal in MiB. One that exceeds it loses a process or, without control groups, is ended. Default: three quarters of the machine's, which all sandboxes share."`
@@ -13,7 +13,7 @@ type sandboxLimitFlags struct {
 	MemoryReserveMiB int64   `name:"sandbox-memory-reserve-mib" env:"OVERWINTER_SANDBOX_MEMORY_RESERVE_MIB" placeholder:"N" help:"Available memory of the machine in MiB below which, without control groups, the largest sandbox of the local Modal is ended. Default: 1024, at most 5% of the memory."`
 }
 
-// limits are the flags as the local Modal takes them; an error names the bound.
+// limits converts the flags to the limits of the local Modal; an error names the bound.
 func (f sandboxLimitFlags) limits() (box.Limits, error) {
 	l := box.Limits{
 		Processes: f.SandboxProcesses, Memory: f.SandboxMemoryMiB << 20, CPUs: f.SandboxCPUs,

@@ -19,14 +19,15 @@ type secretCmd struct {
 	Rotate secretRotateCmd `cmd:"" help:"Re-encrypt with OVERWINTER_SECRET_KEY everything that was encrypted with a key of OVERWINTER_SECRET_KEY_PREVIOUS."`
 }
 
-// secretRotateCmd seals what is stored again with the current key. It may be interrupted, repeated, and run
-// while the system works: what a client or a worker stores meanwhile is never replaced.
+// secretRotateCmd re-encrypts stored data with the current key. It can be interrupted, repeated,
+// and run while the system works: values that a client or a worker stores in the meantime are never
+// replaced.
 type secretRotateCmd struct {
 	databaseFlags
 	secretFlags
 }
 
-// Run prints its result. It fails if something remains that the current key does not open.
+// Run prints its result. It fails if the current key cannot decrypt some of the data.
 func (c *secretRotateCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error {
 	keyring, err := c.keyring()
 	if err != nil {
@@ -86,7 +87,8 @@ func (c *secretRotateCmd) Run(ctx context.Context, logger *slog.Logger, s stream
 	return nil
 }
 
-// resealTranscripts seals the transcripts again and returns how many of their parts do not open.
+// resealTranscripts re-encrypts the transcripts and returns how many of their parts cannot be
+// decrypted.
 func resealTranscripts(ctx context.Context, db *postgres.DB, s streams) (unread int, err error) {
 	parts := 0
 	for after := ""; ; {
@@ -103,7 +105,7 @@ func resealTranscripts(ctx context.Context, db *postgres.DB, s streams) (unread 
 	return unread, err
 }
 
-// resealWebhooks seals the secrets of webhooks again and returns how many do not open.
+// resealWebhooks re-encrypts the secrets of webhooks and returns how many cannot be decrypted.
 func resealWebhooks(ctx context.Context, db *postgres.DB, keyring *secret.Keyring, s streams) (unread int, err error) {
 	resealed, unread, err := db.WebhooksReseal(ctx, func(id string, sealed []byte) ([]byte, bool, error) {
 		if keyring.Current(sealed) {
@@ -125,8 +127,8 @@ func resealWebhooks(ctx context.Context, db *postgres.DB, keyring *secret.Keyrin
 // rotated counts the results of a rotation.
 type rotated struct{ changed, current, failed, replaced int }
 
-// rotateSecrets seals the stored secrets again. One that changes meanwhile is looked at again: it may have been
-// stored by a process that still has the previous key.
+// rotateSecrets re-encrypts the stored secrets. A secret that changes in the meantime is checked
+// again, because a process that still has the previous key may have stored it.
 func rotateSecrets(ctx context.Context, db *postgres.DB, keyring *secret.Keyring, logger *slog.Logger) (rotated, error) {
 	var n rotated
 	infos, err := db.SecretsList(ctx)
@@ -165,8 +167,8 @@ func rotateSecrets(ctx context.Context, db *postgres.DB, keyring *secret.Keyring
 	return n, rotateReplaced(ctx, db, keyring, logger, &n)
 }
 
-// rotateReplaced seals the values of replaced and deleted secrets again. One that does not open is only not
-// masked any more: no agent is given it.
+// rotateReplaced re-encrypts the values of replaced and deleted secrets. A value that cannot be
+// decrypted is no longer masked; no agent receives it.
 func rotateReplaced(ctx context.Context, db *postgres.DB, keyring *secret.Keyring, logger *slog.Logger, n *rotated) error {
 	replaced, err := db.SecretsReplaced(ctx)
 	if err != nil {

@@ -33,7 +33,7 @@ func keyringOf(t *testing.T, current string, previous ...string) *secret.Keyring
 	return keyring
 }
 
-// sealedByFirstRelease is what releases without key ids stored.
+// sealedByFirstRelease encrypts a value as releases without key ids did.
 func sealedByFirstRelease(t *testing.T, b byte, name, text string) []byte {
 	t.Helper()
 	block, err := aes.NewCipher(bytes.Repeat([]byte{b}, secret.KeyBytes))
@@ -77,7 +77,7 @@ func TestSecretRotateSealsEverythingWithTheNewKey(t *testing.T) {
 	require.Equal(t, exitDone, r.code, r.stderr)
 	require.Contains(t, r.stdout, "0 secrets re-encrypted, 3 already current")
 
-	// A key that is missing is named, and nothing is lost.
+	// A missing key is named, and no data is lost.
 	put("FOREIGN", keyringOf(t, keyText(3)).Seal("FOREIGN", secret.NewValue("x")))
 	r = rotate("--secret-key=" + keyText(2))
 	require.Equal(t, exitFailed, r.code)
@@ -176,7 +176,7 @@ func TestTheMaskerFollowsWhatIsStored(t *testing.T) {
 	}
 	_, err := keyless.Masker(t.Context())
 	require.Equal(t, failure.Unavailable, failure.CodeOf(err))
-	// Sandboxes may still know what was replaced or deleted. It is sealed again with a new key.
+	// Sandboxes may still know replaced and deleted values. They are re-encrypted with a new key.
 	require.NoError(t, db.SecretDelete(t.Context(), "KEY"))
 	stillMasked := func(s *storedSecrets) {
 		t.Helper()
@@ -193,7 +193,7 @@ func TestTheMaskerFollowsWhatIsStored(t *testing.T) {
 	stillMasked(onlyNew)
 }
 
-// A process that has just started masks the errors and logs of what it does first: its agents may have been given
+// A process that has just started masks its first errors and logs, because agents may have received
 // secrets long before.
 func TestAProcessMasksBeforeAnythingIsAskedOfIt(t *testing.T) {
 	t.Parallel()

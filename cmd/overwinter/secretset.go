@@ -38,14 +38,15 @@ func (c *secretListCmd) Run(ctx context.Context, s streams) error {
 	})
 }
 
-// secretSetCmd stores a secret. The value is not an argument, since other users can read those.
+// secretSetCmd stores a secret. The value is not an argument, because other users can read
+// arguments.
 type secretSetCmd struct {
 	apiFlags
 	Name string   `arg:"" help:"Name of the secret, such as ANTHROPIC_API_KEY; git:HOST for the credentials of a git host, as USER:PASSWORD."`
 	Host []string `placeholder:"HOST" help:"Host that the secret is bound to, such as api.example.com; can be repeated. Default: the hosts that overwinter knows for the name."`
 }
 
-// Run prints what is stored, without the value.
+// Run prints the stored secret without its value.
 func (c *secretSetCmd) Run(ctx context.Context, s streams) error {
 	value, err := secretText(c.Name, s)
 	if err != nil {
@@ -64,13 +65,13 @@ func (c *secretSetCmd) Run(ctx context.Context, s streams) error {
 	})
 }
 
-// secretText reads a value: from a terminal a line that it does not show, from a pipe or a file all of it without the
-// newline at its end.
+// secretText reads a value: one line without echo from a terminal, or everything except the final
+// newline from a pipe or a file.
 func secretText(name string, s streams) (secret.Value, error) {
 	var data []byte
 	var err error
 	if file, ok := s.stdin.(*os.File); ok && cli.IsTerminal(file) {
-		restore, hidden := cli.HideInput(file) // before the prompt, so that nothing that is typed early is shown
+		restore, hidden := cli.HideInput(file) // before the prompt, so that early input is not shown
 		if hidden != nil {
 			return secret.Value{}, hidden
 		}
@@ -78,7 +79,7 @@ func secretText(name string, s streams) (secret.Value, error) {
 			data, err = term.ReadPassword(int(file.Fd()))
 		}
 		err = errors.Join(err, restore())
-		fmt.Fprintln(s.stderr) // the terminal did not show the newline either
+		fmt.Fprintln(s.stderr) // the newline was not echoed either
 	} else {
 		data, err = io.ReadAll(io.LimitReader(s.stdin, secret.MaxBytes+2))
 	}
@@ -101,7 +102,7 @@ type secretDeleteCmd struct {
 	Name string `arg:"" help:"Name of the secret."`
 }
 
-// Run prints that it is deleted.
+// Run deletes the secret and prints a confirmation.
 func (c *secretDeleteCmd) Run(ctx context.Context, s streams) error {
 	return c.with(func(api *client.Client) error {
 		if err := api.SecretDelete(ctx, c.Name); err != nil || c.json() {

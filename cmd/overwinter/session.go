@@ -61,7 +61,7 @@ type sessionCmd struct {
 	Answer     sessionAnswerCmd      `cmd:"" help:"Answer one of the agent's questions."`
 }
 
-// promptText is the text given, or what standard input holds.
+// promptText returns the given text, or the content of standard input.
 func promptText(given string, stdin io.Reader) (string, error) {
 	if given != "-" {
 		return given, nil
@@ -81,7 +81,7 @@ type sessionListCmd struct {
 	Status string `placeholder:"STATUS" help:"List only sessions with this status, such as running."`
 	Agent  string `placeholder:"NAME" help:"List only sessions of this agent."`
 	Query  string `placeholder:"TEXT" help:"List only sessions with these words in their title, or whose ID starts with TEXT."`
-	// Metadata is sent unchecked: the API has the bounds.
+	// Metadata is sent unchecked; the API checks its limits.
 	Metadata map[string]string `placeholder:"KEY=VALUE" help:"List only sessions whose metadata has this member."`
 	Sort     string            `placeholder:"ORDER" help:"Sort by createdAt or lastActivityAt; a leading - sorts the newest first. Default -createdAt."`
 	Cursor   string            `placeholder:"TEXT" help:"Continue after an earlier list: the nextCursor of its JSON."`
@@ -110,12 +110,12 @@ func (c *sessionListCmd) Run(ctx context.Context, s streams, parent *sessionCmd)
 	})
 }
 
-// sessionArg names the session that a command is about.
+// sessionArg names the session of a command.
 type sessionArg struct {
 	ID string `arg:"" help:"ID of the session, the unique beginning of one, or @last for the session that was created last."`
 }
 
-// on calls use with a client and the id of the session that a command is about.
+// on calls use with a client and the id of the command's session.
 func (c *sessionCmd) on(ctx context.Context, arg sessionArg, use func(api *client.Client, id string) error) error {
 	return c.with(func(api *client.Client) error {
 		id, err := sessionID(ctx, api, arg.ID)
@@ -126,7 +126,7 @@ func (c *sessionCmd) on(ctx context.Context, arg sessionArg, use func(api *clien
 	})
 }
 
-// onPrompt does the same with a prompt of the session.
+// onPrompt does the same for a prompt of the session.
 func (c *sessionCmd) onPrompt(ctx context.Context, arg sessionArg, prompt string, use func(api *client.Client, id, promptID string) error) error {
 	return c.on(ctx, arg, func(api *client.Client, id string) error {
 		prompt, err := promptID(ctx, api, id, prompt)

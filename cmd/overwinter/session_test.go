@@ -107,7 +107,7 @@ func TestSessionScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"overwinter": ends(exitDone), "fails": ends(exitFailed), "misuse": ends(exitUsage), "late": ends(exitTimeout),
-			// keep sets {KEPT} to the text between "id": " and the next quote of the last output.
+			// keep sets {KEPT} to the value of the first "id" in the last output.
 			"keep": func(ts *testscript.TestScript, _ bool, _ []string) {
 				_, rest, _ := strings.Cut(ts.ReadFile("stdout"), `"id": "`)
 				id, _, _ := strings.Cut(rest, `"`)
@@ -198,7 +198,7 @@ func TestWaitingEndsWhenTheSessionIsInError(t *testing.T) {
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.stderr, "session is in error: test; POST recover to try again")
 
-	// An error of the past does not count.
+	// Past errors do not count.
 	store.Status(id, session.Running)
 	store.Turn(id, "p", session.PromptCompleted, "", "after all")
 	r = run(t.Context(), "session", "prompt", id, "x", "--wait", "--id=p", "--api-url", url)
@@ -271,7 +271,7 @@ func TestSessionWarnsOfAKeyInClearText(t *testing.T) {
 		"http://127.0.0.1:1": false, "http://localhost:1": false, "http://[::1]:1": false,
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
-		cancel() // nothing is to be reached
+		cancel() // the server must not be reachable
 		r := run(ctx, "session", "list", "--api-url="+url, "--api-key=let-me-in-please-or-not")
 		require.Equal(t, warned, strings.Contains(r.stderr, warning), "%s: %s", url, r.stderr)
 		require.NotContains(t, r.stderr, "let-me-in-please-or-not")

@@ -15,7 +15,7 @@ type sessionAttachCmd struct {
 	Last int `default:"20" placeholder:"N" help:"Number of blocks of the conversation to show first. Default ${default}."`
 }
 
-// Help explains what can be typed.
+// Help explains the accepted input.
 func (c *sessionAttachCmd) Help() string {
 	return `In a terminal, a line is a prompt or the answer to the agent's question; /help lists the commands. Ctrl-C interrupts
 the current turn; pressed again it leaves the session, which continues.
@@ -35,7 +35,7 @@ func (c *sessionAttachCmd) Validate() error {
 	return nil
 }
 
-// Run returns when the person leaves or the input has been answered.
+// Run returns when the user leaves or all input has been answered.
 func (c *sessionAttachCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
 		if !cli.IsTerminal(s.stdin) {

@@ -21,7 +21,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// typing runs the program with what standard input holds.
+// typing runs the program with the given standard input.
 func typing(ctx context.Context, stdin string, args ...string) result {
 	var stdout, stderr bytes.Buffer
 	code := program{args: args, stdin: strings.NewReader(stdin), stdout: &stdout, stderr: &stderr}.Run(ctx)
@@ -70,7 +70,7 @@ func TestAttachToASessionThatEnds(t *testing.T) {
 	require.Regexp(t, `prompt prm_\w+ ended cancelled; the session has been terminated`, r.stderr)
 }
 
-// TestPromptWaitsFromItsOwnPositionOn has a log whose beginning cannot be read.
+// TestPromptWaitsFromItsOwnPositionOn uses a log whose beginning cannot be read.
 func TestPromptWaitsFromItsOwnPositionOn(t *testing.T) {
 	t.Parallel()
 	store, _, url := sessionServer(t, "")
@@ -143,7 +143,7 @@ func TestFollowTakesAnswersFromAFile(t *testing.T) {
 	store.Ask(id, permission, time.Hour)
 	done := make(chan result, 1)
 	go func() {
-		// The first question comes before the position that is followed from.
+		// The first question is before the position at which following starts.
 		done <- typing(t.Context(), "because\nonce\nmaybe\nr why not\n", "session", "follow", id, "--answer", "--after=1", "--api-url", url)
 	}()
 	require.Eventually(t, func() bool {

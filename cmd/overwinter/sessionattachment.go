@@ -6,7 +6,7 @@ import (
 	"github.com/overwinter-dev/overwinter/client"
 )
 
-// sessionAttachmentCmd prints what is stored with a session. It wakes no session.
+// sessionAttachmentCmd prints an attachment of a session. It does not wake the session.
 type sessionAttachmentCmd struct {
 	sessionArg
 	Attachment string `arg:"" help:"ID of the attachment, such as att_…, from a prompt or the images of a block."`

@@ -16,7 +16,7 @@ type sessionWakeCmd struct {
 	waitFlags
 }
 
-// Run asks and, with --wait, waits until the session runs.
+// Run sends the command and, with --wait, waits until the session runs.
 func (c *sessionWakeCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.command(ctx, s, c.sessionArg, c.waitFlags, client.Wake, false)
 }
@@ -28,7 +28,7 @@ type sessionHibernateCmd struct {
 	Force bool `help:"Interrupt the current turn instead of waiting for it."`
 }
 
-// Run asks and, with --wait, waits until the session is hibernated.
+// Run sends the command and, with --wait, waits until the session is hibernated.
 func (c *sessionHibernateCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.command(ctx, s, c.sessionArg, c.waitFlags, client.Hibernate, c.Force)
 }
@@ -39,7 +39,7 @@ type sessionStopCmd struct {
 	waitFlags
 }
 
-// Run asks and, with --wait, waits until the session is terminated.
+// Run sends the command and, with --wait, waits until the session is terminated.
 func (c *sessionStopCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.command(ctx, s, c.sessionArg, c.waitFlags, client.Stop, false)
 }
@@ -50,23 +50,23 @@ type sessionAbortCmd struct {
 	waitFlags
 }
 
-// Run asks and, with --wait, waits until the turn has ended.
+// Run sends the command and, with --wait, waits until the turn has ended.
 func (c *sessionAbortCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.command(ctx, s, c.sessionArg, c.waitFlags, client.Abort, false)
 }
 
-// sessionRecoverCmd tries again with a session in error.
+// sessionRecoverCmd retries a session in error.
 type sessionRecoverCmd struct {
 	sessionArg
 	waitFlags
 }
 
-// Run asks and, with --wait, waits until the session runs or is in error again.
+// Run sends the command and, with --wait, waits until the session runs or is in error again.
 func (c *sessionRecoverCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.command(ctx, s, c.sessionArg, c.waitFlags, client.Recover, false)
 }
 
-// command sends a session a command and prints whether there was anything to do.
+// command sends a command to a session and prints whether it had anything to do.
 func (c *sessionCmd) command(ctx context.Context, s streams, arg sessionArg, wait waitFlags, cmd client.CommandKind, force bool) error {
 	return c.on(ctx, arg, func(api *client.Client, id string) error {
 		return c.carry(ctx, s, api, wait, cli.Request{
@@ -78,7 +78,7 @@ func (c *sessionCmd) command(ctx context.Context, s streams, arg sessionArg, wai
 	})
 }
 
-// carry sends a request, with --wait until it has had its effect, and prints the session.
+// carry sends a request, waits for its effect with --wait, and prints the session.
 func (c *sessionCmd) carry(ctx context.Context, s streams, api *client.Client, wait waitFlags, r cli.Request) error {
 	var got client.Session
 	var accepted bool
@@ -114,10 +114,10 @@ type sessionPurgeCmd struct {
 	waitFlags
 }
 
-// purgePoll is the time between two looks at a session that is being erased.
+// purgePoll is the polling interval for a session that is being erased.
 const purgePoll = 500 * time.Millisecond
 
-// Run asks and returns; with --wait when the session is gone.
+// Run sends the request and, with --wait, waits until the session is erased.
 func (c *sessionPurgeCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
 		got, err := api.Purge(ctx, id, client.ForksPolicy(c.Forks))
@@ -139,7 +139,7 @@ func (c *sessionPurgeCmd) Run(ctx context.Context, s streams, parent *sessionCmd
 	})
 }
 
-// awaitErased returns when there is no such session any more.
+// awaitErased returns when the session no longer exists.
 func awaitErased(ctx context.Context, api *client.Client, id string) error {
 	for {
 		_, err := api.SessionGet(ctx, id)

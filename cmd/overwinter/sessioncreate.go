@@ -53,7 +53,7 @@ func (c *sessionCreateCmd) Validate() error {
 	return needsWait(c.Timeout, c.Wait)
 }
 
-// created is what create --wait prints as JSON.
+// created is the JSON output of create --wait.
 type created struct {
 	Session client.Session `json:"session"`
 	*cli.PromptAnswer
@@ -84,7 +84,7 @@ func (c *sessionCreateCmd) Run(ctx context.Context, s streams, parent *sessionCm
 	})
 }
 
-// printID prints the ID of a new session where stdout has an answer alone.
+// printID prints the ID of a new session on stderr if stdout has only the answer.
 func printID(s streams, parent *sessionCmd, made client.Session) error {
 	if parent.json() {
 		return nil
@@ -116,7 +116,7 @@ func (f timeoutFlag) awaitFirst(
 	return answer.Outcome()
 }
 
-// request is the body of the request.
+// request returns the body of the request.
 func (c *sessionCreateCmd) request(stdin io.Reader) (client.Create, error) {
 	create := client.Create{Agent: c.Agent, Title: c.Title, Profile: c.Profile, IdleTimeout: c.IdleTimeout}
 	if c.Eager {
@@ -157,8 +157,9 @@ func (c *sessionCreateCmd) request(stdin io.Reader) (client.Create, error) {
 	return create, nil
 }
 
-// firstPromptID is the id of the first prompt of a new session, ours so that it can be waited for: with a key always the same, so
-// that the request is.
+// firstPromptID returns the id of the first prompt of a new session. The client chooses it so that
+// it can wait for the prompt; it depends only on the idempotency key, so that a repeated request is
+// the same.
 func firstPromptID(idempotencyKey string) string {
 	if idempotencyKey == "" {
 		return session.NewID(session.PromptPrefix)
@@ -167,7 +168,7 @@ func firstPromptID(idempotencyKey string) string {
 	return session.PromptPrefix + hex.EncodeToString(digest[:16])
 }
 
-// scriptText is the text given, or what the file after @ holds.
+// scriptText returns the given text, or the content of the file named after @.
 func scriptText(given string) (string, error) {
 	path, isFile := strings.CutPrefix(given, "@")
 	if !isFile {

@@ -14,14 +14,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/export"
 )
 
-// sessionExportCmd writes what is stored of a session to a file.
+// sessionExportCmd writes the stored data of a session to a file.
 type sessionExportCmd struct {
 	sessionArg
 	Content bool   `help:"Include the text of prompts and agents, and the data of all events."`
 	File    string `placeholder:"FILE" help:"File to write, which must not exist. Default: standard output."`
 }
 
-// Run writes the file. It is read with replay.
+// Run writes the file, which replay reads.
 func (c *sessionExportCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) (err error) {
 		out := s.stdout
@@ -45,7 +45,8 @@ func (c *sessionExportCmd) Run(ctx context.Context, s streams, parent *sessionCm
 	})
 }
 
-// exportSession writes everything but the end of which it cannot read. It returns why the history is missing, if it is.
+// exportSession writes all records except the last one. It returns the reason if the history is
+// missing.
 func exportSession(ctx context.Context, api *client.Client, id string, content bool, out io.Writer) (missing string, err error) {
 	got, err := api.SessionGet(ctx, id)
 	if err != nil {
@@ -111,7 +112,7 @@ func exportBundles(ctx context.Context, api *client.Client, id string, _ bool, w
 	return nil
 }
 
-// exportEvents writes the events that there are now.
+// exportEvents writes the events up to now.
 func exportEvents(ctx context.Context, api *client.Client, id string, content bool, w *export.Writer) error {
 	newest, err := api.Position(ctx, id)
 	if err != nil || newest == 0 {
@@ -141,7 +142,7 @@ func exportEvents(ctx context.Context, api *client.Client, id string, content bo
 	return errors.New("the event stream ended early")
 }
 
-// exportHistory returns why the history cannot be read; then it is left out.
+// exportHistory returns the reason if the history cannot be read and is omitted.
 func exportHistory(ctx context.Context, api *client.Client, id string, w *export.Writer) (missing string, err error) {
 	for cursor := ""; ; {
 		page, err := api.HistoryPage(ctx, id, cursor)

@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
-// sessionFilesCmd lists the files of a workspace, or prints one. It wakes no session.
+// sessionFilesCmd lists the files of a workspace, or prints one. It does not wake the session.
 type sessionFilesCmd struct {
 	sessionArg
 	Path   string `arg:"" optional:"" help:"File to print. Default: list all files."`
@@ -61,7 +61,7 @@ func (c *apiFlags) printFiles(w io.Writer, files client.Page[client.WorkspaceFil
 	return t.Flush()
 }
 
-// printFile writes the bytes as they are, but nothing to a terminal that could command it.
+// printFile writes the bytes unchanged, but removes control sequences if the output is a terminal.
 func printFile(w io.Writer, data []byte) error {
 	if cli.IsTerminal(w) {
 		data = []byte(terminal.Printable(string(data)))
@@ -70,7 +70,7 @@ func printFile(w io.Writer, data []byte) error {
 	return err
 }
 
-// sessionDiffCmd prints the changes of a workspace. It wakes no session.
+// sessionDiffCmd prints the changes of a workspace. It does not wake the session.
 type sessionDiffCmd struct {
 	sessionArg
 	Stat bool `help:"Print only the changed files and the size of each change."`
@@ -118,7 +118,7 @@ func printStat(w io.Writer, d client.Diff) error {
 	return t.Flush()
 }
 
-// gitState says where the repository stands, if there is one.
+// gitState describes the state of the repository, if there is one.
 func gitState(d client.Diff) string {
 	if d.Git == nil {
 		return ""

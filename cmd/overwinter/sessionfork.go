@@ -76,7 +76,7 @@ func (c *sessionForkCmd) Run(ctx context.Context, s streams, parent *sessionCmd)
 	})
 }
 
-// sessionTreeCmd prints the forks of a session, and theirs.
+// sessionTreeCmd prints the forks of a session, recursively.
 type sessionTreeCmd struct{ sessionArg }
 
 // forkTree is a session with its forks.
@@ -85,7 +85,7 @@ type forkTree struct {
 	Forks   []forkTree     `json:"forks"`
 }
 
-// Run prints one line for each session, below what it was forked from.
+// Run prints one line for each session, below its parent.
 func (c *sessionTreeCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
 		root, err := api.SessionGet(ctx, id)

@@ -15,7 +15,7 @@ type sessionHoldCmd struct {
 	Reason string `placeholder:"TEXT" help:"Reason, shown with the session."`
 }
 
-// Run holds the queue and prints what waits in it.
+// Run holds the queue and prints its state.
 func (c *sessionHoldCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
 		got, err := api.Hold(ctx, id, c.Reason)
@@ -29,7 +29,7 @@ func (c *sessionHoldCmd) Run(ctx context.Context, s streams, parent *sessionCmd)
 // sessionReleaseCmd releases the queue of a session.
 type sessionReleaseCmd struct{ sessionArg }
 
-// Run releases the queue and prints what waits in it.
+// Run releases the queue and prints its state.
 func (c *sessionReleaseCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
 		got, err := api.Release(ctx, id)
@@ -49,7 +49,7 @@ func (c *sessionCmd) printQueue(s streams, got client.Session) error {
 	return err
 }
 
-// heldText says that a queue is held, and why.
+// heldText describes a hold with its reason.
 func (c *sessionCmd) heldText(q client.Queue) string {
 	if !q.Held {
 		return ""

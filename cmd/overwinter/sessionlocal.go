@@ -25,7 +25,7 @@ type localAgent struct {
 	local       agent.Local
 }
 
-// localAgents are all of them.
+// localAgents returns all of them.
 func localAgents() ([]localAgent, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -42,7 +42,7 @@ func localAgents() ([]localAgent, error) {
 	return list, nil
 }
 
-// localAgentOf is the agent of that name.
+// localAgentOf returns the agent with that name.
 func localAgentOf(name string) (localAgent, error) {
 	list, err := localAgents()
 	if err != nil {
@@ -68,7 +68,8 @@ const programTimeout = 5 * time.Minute
 
 // runLocal runs the program of an agent on this machine.
 func runLocal(ctx context.Context, dir, program string, args ...string) (out []byte, err error) {
-	// A program that exits before a pipe has taken all that it prints loses the rest; a file takes it at once.
+	// A program that exits before a pipe has accepted all of its output loses the rest; a file
+	// accepts it at once.
 	f, err := os.CreateTemp("", "overwinter-output-")
 	if err != nil {
 		return nil, err
@@ -93,10 +94,11 @@ type foundLocal struct {
 	agent localAgent
 }
 
-// recently is how long ago an agent that has written is assumed to be still at work.
+// recently is the time after its last write for which an agent is assumed to be running.
 const recently = 10 * time.Second
 
-// findLocal finds the session of a directory with that id, or else the newest; of the named agent, or else of any.
+// findLocal finds the session of a directory with the given id or, without one, the newest; of the
+// named agent or, without one, of any agent.
 func findLocal(ctx context.Context, s streams, dir, name, id string) (foundLocal, error) {
 	agents, err := localAgents()
 	if name != "" {
@@ -112,7 +114,7 @@ func findLocal(ctx context.Context, s streams, dir, name, id string) (foundLocal
 	for _, a := range agents {
 		list, err := a.local.List(ctx, dir)
 		if err != nil && name == "" {
-			if !errors.Is(err, exec.ErrNotFound) { // else the machine does not have the agent
+			if !errors.Is(err, exec.ErrNotFound) { // otherwise the agent is not installed here
 				fmt.Fprintf(s.stderr, "overwinter: could not list the sessions of %s: %s\n", a.title, terminal.OneLine(err.Error(), 0))
 			}
 			continue

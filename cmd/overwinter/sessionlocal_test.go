@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLocalSessionsAreFound has no agent's program on the PATH.
+// TestLocalSessionsAreFound runs without any agent's program in PATH.
 func TestLocalSessionsAreFound(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)

@@ -41,7 +41,7 @@ func (c *sessionPromptCmd) Run(ctx context.Context, logger *slog.Logger, s strea
 		return err
 	}
 	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
-		// The newest event before the prompt: everything about the prompt comes after it.
+		// The newest event before the prompt; all events about the prompt follow it.
 		var after int64
 		if c.Wait {
 			if after, err = api.Position(ctx, id); err != nil {
@@ -75,7 +75,7 @@ func (c *sessionPromptCmd) Run(ctx context.Context, logger *slog.Logger, s strea
 	})
 }
 
-// attachedFiles reads the files that a prompt comes with.
+// attachedFiles reads the files of a prompt.
 func attachedFiles(paths []string) ([]client.File, error) {
 	if len(paths) > attachment.MaxPromptFiles {
 		return nil, fmt.Errorf("--attach: %d files; at most %d are allowed", len(paths), attachment.MaxPromptFiles)

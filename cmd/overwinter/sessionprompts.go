@@ -50,7 +50,7 @@ func (c *sessionCmd) printPrompts(w io.Writer, prompts []client.Prompt) error {
 	return t.Flush()
 }
 
-// openPrompts are those that have not ended, and those that a person has to decide about.
+// openPrompts returns the prompts that have not ended, and those that await a person's decision.
 func openPrompts(prompts []client.Prompt) []client.Prompt {
 	open := []client.Prompt{}
 	for _, p := range prompts {

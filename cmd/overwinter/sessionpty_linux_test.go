@@ -24,10 +24,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// programArgs makes TestAsProgram the program itself, with these arguments, one a line.
+// programArgs makes TestAsProgram run the program with these arguments, one per line.
 const programArgs = "OVERWINTER_TEST_PROGRAM_ARGS"
 
-// TestAsProgram is main, in a process that another test has started for it.
+// TestAsProgram runs main in a process that another test starts.
 func TestAsProgram(t *testing.T) {
 	t.Parallel()
 	args, ok := os.LookupEnv(programArgs)
@@ -47,10 +47,11 @@ type terminalOf struct {
 
 	mu     sync.Mutex
 	output bytes.Buffer
-	seen   int // up to where await has read
+	seen   int // position up to which await has read
 }
 
-// inTerminal starts the program as a shell does: its input, output and controlling terminal are one.
+// inTerminal starts the program as a shell does: one terminal is its input, output and controlling
+// terminal.
 func inTerminal(t *testing.T, args ...string) *terminalOf {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -64,7 +65,7 @@ func inTerminal(t *testing.T, args ...string) *terminalOf {
 
 	self, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.Command(self, "-test.run=^TestAsProgram$") // this very program; it is killed in the end
+	cmd := exec.Command(self, "-test.run=^TestAsProgram$") // this program; it is killed at the end
 	cmd.Env = append(os.Environ(), programArgs+"="+strings.Join(args, "\n"), "TERM=xterm", "NO_COLOR=")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -100,7 +101,7 @@ func inTerminal(t *testing.T, args ...string) *terminalOf {
 	return p
 }
 
-// await waits until the terminal has received a text, after what was awaited before.
+// await waits until the terminal has received a text, after the previously awaited one.
 func (p *terminalOf) await(text string) {
 	p.t.Helper()
 	require.Eventually(p.t, func() bool {
@@ -155,7 +156,7 @@ func TestAttachInATerminal(t *testing.T) {
 	p.keys("/dance\n")
 	p.await("unknown command /dance")
 
-	// A question is answered where it is asked.
+	// A question is answered at its prompt.
 	asked := store.Ask(id, question.Asked{
 		Kind: question.Inquiry, Title: "Which colour?",
 		Inquiries: []question.Item{{Question: "Which colour?", Options: []question.Option{{Label: "Red"}, {Label: "Blue"}}}},
@@ -230,7 +231,8 @@ func TestAttachLooksAtTheSession(t *testing.T) {
 	p.ends(exitDone)
 }
 
-// TestStreamedTextLeavesTheInputLineAlone types a prompt while the agent writes, and resizes the terminal meanwhile.
+// TestStreamedTextLeavesTheInputLineAlone types a prompt and resizes the terminal while the agent
+// writes.
 func TestStreamedTextLeavesTheInputLineAlone(t *testing.T) {
 	t.Parallel()
 	store, temporal, url := sessionServer(t, "")

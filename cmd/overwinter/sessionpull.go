@@ -18,7 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// sessionPullCmd brings a session to the user's machine.
+// sessionPullCmd copies a session to the user's machine.
 type sessionPullCmd struct {
 	sessionArg
 	Dir    string `arg:"" optional:"" help:"Directory for the files, which must be empty or not exist. Default: the beginning of the session's ID."`
@@ -53,7 +53,7 @@ func (c *sessionPullCmd) Run(ctx context.Context, s streams, parent *sessionCmd)
 	})
 }
 
-// pull brings a bundle into a directory. Nothing is written before the whole archive was checked.
+// pull copies a bundle into a directory. It checks the whole archive before it writes.
 func (c *sessionPullCmd) pull(ctx context.Context, s streams, api *client.Client, from localAgent, bundle, dir string) (err error) {
 	dir, made, err := emptyDir(dir)
 	if err != nil {
@@ -118,7 +118,7 @@ func (c *sessionPullCmd) pull(ctx context.Context, s streams, api *client.Client
 	return err
 }
 
-// whereNow is the note about its new place for an agent that was moved to this machine.
+// whereNow returns the note about its new environment for an agent that was moved to this machine.
 func whereNow(dir string, missing []string) string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -142,7 +142,7 @@ func whereNow(dir string, missing []string) string {
 	return b.String()
 }
 
-// movedFrom is what an archive has of the agent's memory.
+// movedFrom returns the agent's memory in an archive.
 func movedFrom(staged *worktree.Staged) (agent.Moved, error) {
 	m := agent.Moved{MemoryID: staged.MemoryID}
 	left := int64(transcript.MaxRevertBytes)
@@ -166,7 +166,8 @@ func movedFrom(staged *worktree.Staged) (agent.Moved, error) {
 	return m, nil
 }
 
-// emptyAgain deletes what was written into a directory that was empty, and the directory if it was made for that.
+// emptyAgain deletes the content of a directory that was empty, and the directory itself if it was
+// created.
 func emptyAgain(dir string, made bool) error {
 	if made {
 		return os.RemoveAll(dir)
@@ -178,7 +179,8 @@ func emptyAgain(dir string, made bool) error {
 	return err
 }
 
-// emptyDir is the path of an empty directory without links, which is made if it does not exist.
+// emptyDir returns the path of an empty directory without links, and creates it if it does not
+// exist.
 func emptyDir(dir string) (path string, made bool, err error) {
 	list, err := os.ReadDir(dir)
 	switch {

@@ -26,7 +26,7 @@ type sessionPushCmd struct {
 	IdempotencyKey string `placeholder:"KEY" help:"Pushing again with the same key and the same content within 24 hours returns the same session. Default: a new key."`
 }
 
-// Run makes an archive of the directory and of the agent's session, and imports it.
+// Run creates an archive of the directory and of the agent's session, and imports it.
 func (c *sessionPushCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	dir, err := filepath.Abs(c.Dir)
 	if err == nil {

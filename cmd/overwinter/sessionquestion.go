@@ -80,7 +80,8 @@ type sessionAnswerCmd struct {
 	By       string            `placeholder:"USER" help:"Name of the person who answers, shown to others. Default: none."`
 }
 
-// questionIDLike is what Validate takes for the ID of a question, not for an answer: what a table shows, and more.
+// questionIDLike matches arguments that Validate takes for the ID of a question instead of an
+// answer.
 var questionIDLike = regexp.MustCompile(`^(que_.*|01[0-9a-f]{9,30})$`)
 
 // Validate checks what kong cannot.
@@ -122,7 +123,7 @@ func (c *sessionAnswerCmd) Run(ctx context.Context, s streams, parent *sessionCm
 	})
 }
 
-// inWords makes an answer of a text, as session attach does of a line.
+// inWords converts a text to an answer, as session attach does with a line.
 func inWords(ctx context.Context, api *client.Client, sessionID, questionID, said string) (client.Reply, error) {
 	page, err := api.QuestionList(ctx, sessionID, "")
 	if err != nil {

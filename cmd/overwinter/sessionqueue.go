@@ -24,7 +24,7 @@ func (c *sessionReplaceCmd) Run(ctx context.Context, s streams, parent *sessionC
 	})
 }
 
-// sessionPromoteCmd puts a prompt before all others.
+// sessionPromoteCmd moves a prompt to the front of the queue.
 type sessionPromoteCmd struct{ promptArg }
 
 // Run promotes the prompt and prints it.

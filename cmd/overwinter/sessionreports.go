@@ -11,10 +11,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
-// sessionGitCmd prints what is known of the repository in a workspace. It wakes no session.
+// sessionGitCmd prints the state of the repository in a workspace. It does not wake the session.
 type sessionGitCmd struct{ sessionArg }
 
-// Run prints a line for the workspace, for what the agent has reported, and for the pull request.
+// Run prints a line each for the workspace, the agent's report and the pull request.
 func (c *sessionGitCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
 		g, err := api.Git(ctx, id)
@@ -71,7 +71,7 @@ func branchAt(branch, head string) string {
 	return at
 }
 
-// sessionScreenshotsCmd lists the images that an agent has shown. It wakes no session.
+// sessionScreenshotsCmd lists the images that an agent has shown. It does not wake the session.
 type sessionScreenshotsCmd struct{ sessionArg }
 
 // Run prints one line for each image.

@@ -14,7 +14,7 @@ type promptArg struct {
 	Prompt string `arg:"" help:"ID of the prompt, the unique beginning of one, or @last for the newest."`
 }
 
-// sessionRetryCmd runs a prompt again whose outcome is unknown.
+// sessionRetryCmd retries a prompt whose outcome is unknown.
 type sessionRetryCmd struct{ promptArg }
 
 // Run names the attempt whose outcome is unknown, so that a repeated request does not run the prompt twice.
@@ -31,7 +31,7 @@ func (c *sessionRetryCmd) Run(ctx context.Context, s streams, parent *sessionCmd
 	})
 }
 
-// sessionResolveCmd says how a prompt ended whose outcome is unknown.
+// sessionResolveCmd records how a prompt with an unknown outcome ended.
 type sessionResolveCmd struct {
 	promptArg
 	Outcome client.PromptStatus `arg:"" enum:"completed,failed" help:"How the prompt ended: completed or failed."`
@@ -58,7 +58,7 @@ func (c *sessionDismissCmd) Run(ctx context.Context, s streams, parent *sessionC
 	})
 }
 
-// resolve prints what became of a prompt.
+// resolve sends the decision and prints the prompt.
 func (c *sessionCmd) resolve(
 	ctx context.Context, s streams, arg promptArg, do func(api *client.Client, id, prompt string) (client.Prompt, error),
 ) error {

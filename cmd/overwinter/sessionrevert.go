@@ -28,7 +28,7 @@ func (c *sessionRevertCmd) Validate() error {
 	return c.waitFlags.Validate()
 }
 
-// Run asks and, with --wait, waits until the session is reverted.
+// Run sends the command and, with --wait, waits until the session is reverted.
 func (c *sessionRevertCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
 		to := client.Revert{BundleID: c.Bundle, Force: c.Force}

@@ -12,7 +12,7 @@ type sessionSyncCmd struct {
 	waitFlags
 }
 
-// Run asks and, with --wait, waits for the snapshot.
+// Run sends the command and, with --wait, waits for the snapshot.
 func (c *sessionSyncCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.command(ctx, s, c.sessionArg, c.waitFlags, client.Sync, false)
 }
@@ -24,7 +24,7 @@ type sessionRestartCmd struct {
 	Force bool `help:"Interrupt the current turn instead of waiting for it."`
 }
 
-// Run asks and, with --wait, waits for the new sandbox.
+// Run sends the command and, with --wait, waits for the new sandbox.
 func (c *sessionRestartCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.command(ctx, s, c.sessionArg, c.waitFlags, client.RestartEnvironment, c.Force)
 }
@@ -36,7 +36,7 @@ type sessionDropCmd struct {
 	Force bool `help:"Interrupt the current turn instead of waiting for it."`
 }
 
-// Run asks and, with --wait, waits until the sandbox is gone.
+// Run sends the command and, with --wait, waits until the sandbox is terminated.
 func (c *sessionDropCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.command(ctx, s, c.sessionArg, c.waitFlags, client.TerminateEnvironment, c.Force)
 }

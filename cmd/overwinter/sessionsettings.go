@@ -12,9 +12,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/portable/worktree"
 )
 
-// leaveSettings removes from an archive the files with which an agent's program on this machine would do more than a person has
-// allowed it here, and notes them as missing. The agent in the sandbox may have written them. Those that the repository has at its
-// head stay as they are there.
+// leaveSettings removes from an archive the files that would give an agent's program on this
+// machine more permissions than the user has granted, and records them as missing. The agent in the
+// sandbox may have written them. Files that are in the repository's head commit keep their
+// committed content.
 func leaveSettings(staged *worktree.Staged, agents []localAgent) {
 	leave := func(name string, link bool) bool {
 		if !configures(name, link, agents) {
@@ -55,7 +56,7 @@ func settingsIn(dir string, agents []localAgent) []string {
 	for _, a := range agents {
 		for _, pattern := range a.local.Settings() {
 			names, err := doublestar.Glob(os.DirFS(dir), pattern, doublestar.WithFilesOnly())
-			if err == nil { // the patterns are valid, and what cannot be read configures nothing
+			if err == nil { // the patterns are valid, and unreadable files configure nothing
 				found = append(found, names...)
 			}
 		}

@@ -11,7 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/portable/worktree"
 )
 
-// TestSettingsOfAgentsAreNotPulled: an agent in a sandbox may write what lets its program do more on a person's machine.
+// TestSettingsOfAgentsAreNotPulled checks that settings written in a sandbox do not extend an
+// agent's permissions on the user's machine.
 func TestSettingsOfAgentsAreNotPulled(t *testing.T) {
 	t.Parallel()
 	agents, err := localAgents()

@@ -14,7 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
-// printSession writes one session as a list of what it is.
+// printSession writes the attributes of a session.
 func (c *sessionCmd) printSession(w io.Writer, s client.Session) error {
 	if c.json() {
 		return printJSON(w, s)
@@ -86,7 +86,7 @@ func (c *sessionCmd) printSession(w io.Writer, s client.Session) error {
 	return t.Flush()
 }
 
-// workspaceRows are about what the working directory began with.
+// workspaceRows describe the initial content of the workspace.
 func (c *sessionCmd) workspaceRows(s client.Session, row func(name, format string, args ...any)) {
 	if s.Workspace == nil {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/client"
 )
 
-// sessionTranscriptCmd prints what the agent has written about the session.
+// sessionTranscriptCmd prints the agent's own transcript files.
 type sessionTranscriptCmd struct {
 	sessionArg
 	Path string `arg:"" optional:"" help:"File to print. Default: all of them, as JSON with their content."`

@@ -48,7 +48,7 @@ func (c *sessionUpdateCmd) Run(ctx context.Context, s streams, parent *sessionCm
 	})
 }
 
-// patch is what to send: the API replaces options, metadata and workspace as a whole.
+// patch returns the request body: the API replaces options, metadata and workspace as a whole.
 func (c *sessionUpdateCmd) patch(now client.Session) (map[string]any, error) {
 	patch := map[string]any{}
 	if c.Title != nil {
@@ -112,7 +112,7 @@ func (c *sessionUpdateCmd) patch(now client.Session) (map[string]any, error) {
 	return patch, nil
 }
 
-// sessionOpenCmd prints where a session can be looked at.
+// sessionOpenCmd prints the addresses of a session.
 type sessionOpenCmd struct {
 	sessionArg
 	TemporalUI string `name:"temporal-ui" env:"OVERWINTER_TEMPORAL_UI" default:"http://127.0.0.1:8233" placeholder:"URL" help:"URL of Temporal's UI. Default ${default}."`
@@ -120,7 +120,7 @@ type sessionOpenCmd struct {
 	Browser    bool   `help:"Also open Temporal's UI in a browser."`
 }
 
-// links are where a session can be looked at.
+// links are the addresses of a session.
 type links struct {
 	Temporal string `json:"temporal"`
 	API      string `json:"api"`

@@ -13,7 +13,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestCommandsAreWaitedFor has a workflow that carries out each command in the steps of a real one.
+// TestCommandsAreWaitedFor uses a workflow that carries out each command in the steps of a real
+// one.
 func TestCommandsAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	const applied = session.CommandApplied
@@ -113,7 +114,7 @@ func TestAWaitingCommandSaysThatAQuestionDelaysIt(t *testing.T) {
 	require.Equal(t, exitTimeout, r.code)
 	require.Contains(t, r.stderr, "hibernate waits for the turn, in which the agent asks: Bash: ls\nanswer with overwinter session answer "+id+" "+asked+", or use --force; the question expires at 2")
 
-	// With --force it waits for no answer.
+	// With --force it does not wait for an answer.
 	temporal.Set(func(o *apitest.Signaler) {
 		o.OnCommands = func(id string) {
 			store.End(id, session.CommandHibernate, session.CommandApplied, "", session.Hibernated)
@@ -142,7 +143,8 @@ func TestAWaitingPromptSaysThatTheQueueIsHeld(t *testing.T) {
 	t.Parallel()
 	store, _, url := sessionServer(t, "")
 	id := store.Put(session.Running)
-	// prompt sends a prompt whose turn comes once it is stored: the events about the queue are before it.
+	// prompt sends a prompt whose turn starts after it is stored, so the events about the queue
+	// precede it.
 	prompt := func(promptID string) result {
 		ended := make(chan result, 1)
 		go func() {

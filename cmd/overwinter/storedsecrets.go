@@ -17,7 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
-// storedSecrets opens and masks the secrets in Postgres.
+// storedSecrets decrypts and masks the secrets in Postgres.
 type storedSecrets struct {
 	db      *postgres.DB
 	keyring *secret.Keyring // nil for a process without the key of the installation
@@ -47,8 +47,9 @@ func (s *storedSecrets) Secrets(ctx context.Context, names []string) (map[string
 	return out, nil
 }
 
-// Masker returns a masker for what is stored now, and for values that were replaced or deleted. It is made again only when secrets have changed. unavailable
-// if there are secrets and this process has no key.
+// Masker returns a masker for the secrets that are stored now, and for replaced and deleted values.
+// It is rebuilt only after secrets have changed. The error is unavailable if there are secrets and
+// this process has no key.
 func (s *storedSecrets) Masker(ctx context.Context) (*secret.Masker, error) {
 	mark, err := s.db.SecretsMark(ctx)
 	if err != nil {
@@ -88,7 +89,8 @@ func (s *storedSecrets) Masker(ctx context.Context) (*secret.Masker, error) {
 		}
 		values = append(values, secret.Named{Name: r.Name, Value: value})
 	}
-	// What was stored between the statements is found by the next call: the mark is the older one.
+	// The next call finds secrets that were stored between the statements, because the mark is the
+	// older one.
 	s.mark, s.masker = mark, secret.NewMasker(values)
 	if s.changed != nil {
 		s.changed(s.masker)
@@ -103,12 +105,13 @@ func maskedSecrets(db *postgres.DB, keyring *secret.Keyring, logger *slog.Logger
 	return &storedSecrets{db: db, keyring: keyring, logger: logger, changed: mask.Set}, logger
 }
 
-// remaskEvery is how often a process looks for secrets that were stored meanwhile, for its logs and errors. What
-// clients read and what agents say is always masked by what is stored at the time.
+// remaskEvery is how often a process reads newly stored secrets for masking its logs and errors.
+// Responses to clients and the output of agents are always masked with the secrets stored at the
+// time.
 const remaskEvery = 10 * time.Second
 
-// load reads the secrets to mask, once the database answers. A process without the key masks nothing, and says so
-// where it is asked.
+// load reads the secrets to mask once the database responds. A process without the key masks
+// nothing, and reports that when a masker is requested.
 func (s *storedSecrets) load(ctx context.Context) error {
 	return backoff.Retry(ctx, startupPauses(), func(ctx context.Context) error {
 		_, err := s.Masker(ctx)

@@ -15,7 +15,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
-// temporalFlags say where Temporal is. The variables have the names that Temporal's own tools read.
+// temporalFlags configure the connection to Temporal. The variables have the names that Temporal's
+// own tools use.
 type temporalFlags struct {
 	TemporalAddress   string `env:"TEMPORAL_ADDRESS" default:"127.0.0.1:7233" placeholder:"ADDR" help:"Address of Temporal's frontend. Default ${default}."`
 	TemporalNamespace string `env:"TEMPORAL_NAMESPACE" default:"default" placeholder:"NAME" help:"Namespace of the sessions' workflows; it must exist. Default ${default}."`
@@ -45,7 +46,7 @@ func (f temporalFlags) dial(logger *slog.Logger, registry prometheus.Registerer)
 		}
 		options.Interceptors = append(options.Interceptors, tracing)
 	}
-	// The messages are a few hundred bytes each: compressing them costs both sides more than it saves.
+	// Messages have a few hundred bytes, so compression costs both sides more than it saves.
 	options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
 	if options.ConnectionOptions.TLS, err = f.tls(); err != nil {
 		return nil, err
@@ -56,7 +57,7 @@ func (f temporalFlags) dial(logger *slog.Logger, registry prometheus.Registerer)
 	return client.NewLazyClient(options)
 }
 
-// tls is nil where nothing asks for TLS.
+// tls returns nil if no flag enables TLS.
 func (f temporalFlags) tls() (*tls.Config, error) {
 	if !f.TemporalTLS && f == (temporalFlags{TemporalAddress: f.TemporalAddress, TemporalNamespace: f.TemporalNamespace}) {
 		return nil, nil // no TLS

@@ -46,7 +46,7 @@ func TestTemporalIsSpokenToInTheClearUnlessSomethingAsksForMore(t *testing.T) {
 	}
 }
 
-// TestTheKeyGoesOverTLSAlone: a listener that speaks TLS sees the client connect, and one with an
+// TestTheKeyGoesOverTLSAlone checks that the client connects over TLS, and that a server with an
 // untrusted certificate receives nothing.
 func TestTheKeyGoesOverTLSAlone(t *testing.T) {
 	t.Parallel()
@@ -100,8 +100,8 @@ func TestTheKeyGoesOverTLSAlone(t *testing.T) {
 	require.ErrorAs(t, err, &network, "the client refuses the certificate")
 }
 
-// TestRequestsToTemporalAreNotCompressed: they are small, and compressing them is a tenth of the CPU time of a turn at
-// either end.
+// TestRequestsToTemporalAreNotCompressed checks that small requests are sent uncompressed:
+// compression takes a tenth of the CPU time of a turn at either end.
 func TestRequestsToTemporalAreNotCompressed(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -129,7 +129,7 @@ func (c *compressions) HandleRPC(_ context.Context, s stats.RPCStats) {
 	if in, ok := s.(*stats.InHeader); ok {
 		select {
 		case c.got <- in.Compression:
-		default: // enough is known
+		default: // enough was seen
 		}
 	}
 }

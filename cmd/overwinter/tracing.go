@@ -15,7 +15,8 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
 )
 
-// tracingWanted reports whether the standard variables ask for traces: OTEL_TRACES_EXPORTER=otlp, or an endpoint.
+// tracingWanted reports whether the standard variables enable traces: OTEL_TRACES_EXPORTER=otlp, or
+// an endpoint.
 func tracingWanted() bool {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
 		return false
@@ -29,10 +30,11 @@ func tracingWanted() bool {
 	return false
 }
 
-// tracesAtStop is how long a process that ends tries to export what it has.
+// tracesAtStop limits how long a stopping process tries to export its remaining traces.
 const tracesAtStop = 2 * time.Second
 
-// startTracing exports traces of this process if the standard variables ask for it, until stop is called.
+// startTracing exports traces of this process until stop is called, if the standard variables
+// enable it.
 func startTracing(ctx context.Context, service string) (on bool, stop func(), err error) {
 	if !tracingWanted() {
 		return false, func() {}, nil

@@ -19,7 +19,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// transcriptCmd reads what agents have written, without a session.
+// transcriptCmd reads transcripts and output of agents, without a session.
 type transcriptCmd struct {
 	Blocks transcriptBlocksCmd `cmd:"" help:"Print the conversations in an agent's own transcript files."`
 	Events transcriptEventsCmd `cmd:"" help:"Print the events in an agent's stdout, one per line."`
@@ -164,7 +164,7 @@ func (transcriptFoldCmd) Run(s streams) error {
 	}
 }
 
-// knownAgent returns the adapter of that name; another name is a mistake in the command line.
+// knownAgent returns the adapter with that name; an unknown name is a usage error.
 func knownAgent(name string) (agent.Adapter, error) {
 	adapter, err := catalog.Agents().Get(name)
 	if err != nil {
@@ -173,8 +173,8 @@ func knownAgent(name string) (agent.Adapter, error) {
 	return adapter, nil
 }
 
-// transcriptFiles reads all files below a directory, or a file and those below the directory that
-// is named like it: an agent keeps there what belongs to the file.
+// transcriptFiles reads all files below a directory, or a file and the files below the directory
+// with the file's name, where an agent keeps files that belong to it.
 func transcriptFiles(path string) ([]transcript.File, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -190,7 +190,7 @@ func transcriptFiles(path string) ([]transcript.File, error) {
 	files := []transcript.File{{Path: path, Data: data}}
 	folder := strings.TrimSuffix(path, filepath.Ext(path))
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-		return files, nil //nolint:nilerr // there is nothing next to it
+		return files, nil //nolint:nilerr // no such directory
 	}
 	more, err := filesBelow(folder)
 	return append(files, more...), err

@@ -27,7 +27,7 @@ func fold(t *testing.T, lines string) result {
 	return result{code: code, stdout: stdout.String(), stderr: stderr.String()}
 }
 
-// ids are the conversations in what a command printed, as far as no time is in them.
+// ids returns the conversations in the output of a command, without times.
 func ids(t *testing.T, printed string) []string {
 	t.Helper()
 	var c conversation.Conversation

@@ -11,7 +11,7 @@ const release = "0.3.0"
 // commit is set by the build: -ldflags "-X main.commit=0123456789ab".
 var commit string
 
-// versionCmd prints which build this is.
+// versionCmd prints the build.
 type versionCmd struct{}
 
 // Run prints one line: the version with the commit, the Go release and the platform.

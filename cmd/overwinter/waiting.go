@@ -14,7 +14,7 @@ type timeoutFlag struct {
 	Timeout time.Duration `placeholder:"DURATION" help:"Stop waiting after this time, such as 90s, and exit with code 3. The session continues. Default: no limit."`
 }
 
-// waitFlags have a command wait for its effect.
+// waitFlags make a command wait for its effect.
 type waitFlags struct {
 	Wait bool `help:"Wait for the command's effect; fail if it has none."`
 	timeoutFlag
@@ -23,7 +23,7 @@ type waitFlags struct {
 // Validate checks what kong cannot.
 func (f waitFlags) Validate() error { return needsWait(f.Timeout, f.Wait) }
 
-// needsWait refuses a timeout where nothing is waited for.
+// needsWait refuses --timeout without --wait.
 func needsWait(timeout time.Duration, wait bool) error {
 	switch {
 	case timeout < 0:
@@ -44,7 +44,8 @@ func (e timeoutError) Error() string {
 	return fmt.Sprintf("stopped waiting after %s; %s continues", e.after, e.continues)
 }
 
-// during calls wait with a context that ends after the timeout. What continues is named in the error then.
+// during calls wait with a context that ends after the timeout. The error after a timeout names the
+// operation that continues.
 func (f timeoutFlag) during(ctx context.Context, continues string, wait func(context.Context) error) error {
 	over := timeoutError{after: f.Timeout, continues: continues}
 	bounded := ctx

@@ -63,12 +63,12 @@ type workerCmd struct {
 	HealthAddress    string         `env:"OVERWINTER_WORKER_HEALTH_ADDRESS" placeholder:"ADDR" help:"Address that serves /healthz, /readyz and /metrics. Default: none."`
 }
 
-// webhookFlags say where webhooks may be.
+// webhookFlags configure the permitted addresses of webhooks.
 type webhookFlags struct {
 	PrivateWebhooks bool `name:"webhook-private-addresses" env:"OVERWINTER_WEBHOOK_PRIVATE_ADDRESSES" help:"Deliver to webhooks at private addresses, such as this machine and a private network, and over plain HTTP. For development, or if everyone who may create webhooks may reach that network."`
 }
 
-// modalFlags say where sandboxes come from.
+// modalFlags configure the provider of sandboxes.
 type modalFlags struct {
 	ModalServerURL   string       `env:"MODAL_SERVER_URL" placeholder:"URL" help:"URL of Modal's API. Default: Modal's own."`
 	ModalTokenID     string       `env:"MODAL_TOKEN_ID" required:"" placeholder:"ID" help:"ID of the token for Modal, or for the local Modal."`
@@ -113,7 +113,8 @@ func (c *workerCmd) Validate() error {
 	return nil
 }
 
-// minSandboxTimeout leaves a session a few seconds in each sandbox. Lifetimes of less than minutes are for trying out moves.
+// minSandboxTimeout leaves a session a few seconds in each sandbox. Lifetimes below minutes are for
+// testing moves.
 const minSandboxTimeout = 10 * time.Second
 
 // minCachedWorkflows lets the workflows that act at the same time stay in memory meanwhile.
@@ -257,7 +258,7 @@ func (c *workerCmd) run(
 		return err
 	}
 	secrets, logger := maskedSecrets(db, keyring, logger)
-	if err := secrets.load(ctx); err != nil { // before anything that an agent says can be in an error
+	if err := secrets.load(ctx); err != nil { // before an error can contain the output of an agent
 		return err
 	}
 	links := turn.NewLinks()
@@ -298,8 +299,8 @@ func (c *workerCmd) run(
 	return group.Wait()
 }
 
-// appendAtStop is how long a stopping worker tries to commit waiting events. Agents work on, and
-// what is not committed is read again from the journals in their sandboxes.
+// appendAtStop limits how long a stopping worker tries to commit waiting events. Agents continue,
+// and uncommitted output is read again from the journals in their sandboxes.
 const appendAtStop = 5 * time.Second
 
 // work runs the worker once Temporal answers.
@@ -317,12 +318,12 @@ func (c *workerCmd) work(ctx context.Context, w *worker.Worker, signaler *sessio
 	return w.Run(ctx)
 }
 
-// describeSandboxes notes what sandboxes this worker has, once their provider answers, for
-// the api to show.
+// describeSandboxes records the driver and isolation of this worker's sandboxes, once their
+// provider responds, for the api to show.
 func describeSandboxes(ctx context.Context, db *postgres.DB, p *sandbox.Provider, logger *slog.Logger) error {
 	backoff.Retry(ctx, startupPauses(), func(ctx context.Context) (err error) { //nolint:errcheck // it fails only when the worker is stopped
 		for _, err = range p.List(ctx) {
-			break // the first page says that the provider answers
+			break // the first page shows that the provider responds
 		}
 		if err == nil {
 			sandboxes := p.Describe()
