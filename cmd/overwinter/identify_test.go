@@ -95,7 +95,7 @@ func TestAQuestionNeedsNoIDWhereOnlyOneIsOpen(t *testing.T) {
 	fifth := store.Ask(id, colour, time.Hour)
 	require.Equal(t, fifth+"  answered: once; Which colour?: light green\n", do("answer", id, fifth, "light green").stdout)
 	store.Ask(id, permission, time.Hour)
-	require.Contains(t, do("answer", id, "perhaps").stderr, `invalid answer "perhaps": say once, session, always, or reject and why`)
+	require.Contains(t, do("answer", id, "perhaps").stderr, `invalid answer "perhaps": answer once, session, always, or reject with a reason`)
 	require.Equal(t, exitUsage, do("answer", id, "que_1", "perhaps", "--answer", "a=b").code)
 }
 

@@ -156,7 +156,7 @@ func TestFollowTakesAnswersFromAFile(t *testing.T) {
 	require.Contains(t, r.stdout, "the agent asks: Why?\n")
 	require.Contains(t, r.stdout, "answered: Why? because\n")
 	require.Contains(t, r.stdout, "the answer came too late: the question is expired already\n")
-	require.Contains(t, r.stdout, "say once, session, always, or reject")
+	require.Contains(t, r.stdout, "answer once, session, always, or reject")
 	require.Contains(t, r.stdout, "answered: reject: why not\n")
 	require.Equal(t, question.Reject, store.Row(id).Questions[2].Answer.Decision)
 }

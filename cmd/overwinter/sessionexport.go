@@ -45,8 +45,7 @@ func (c *sessionExportCmd) Run(ctx context.Context, s streams, parent *sessionCm
 	})
 }
 
-// exportSession writes all records except the last one. It returns the reason if the history is
-// missing.
+// exportSession writes all records. It returns the reason if the history is missing.
 func exportSession(ctx context.Context, api *client.Client, id string, content bool, out io.Writer) (missing string, err error) {
 	got, err := api.SessionGet(ctx, id)
 	if err != nil {

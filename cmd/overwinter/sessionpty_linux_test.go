@@ -43,7 +43,7 @@ type terminalOf struct {
 	t      *testing.T
 	master *os.File
 	done   chan struct{} // closed when the program has ended
-	code   int           // then
+	code   int           // set before done is closed
 
 	mu     sync.Mutex
 	output bytes.Buffer

@@ -71,6 +71,6 @@ func setTitle(input json.RawMessage) Effect {
 	}
 	return Effect{
 		Events: []Event{{Type: conversation.EventTitle, Data: conversation.Title{Title: title}}},
-		Answer: Answer{Text: "The title is set, unless a person has set one."},
+		Answer: Answer{Text: "The session has this title now, unless a person has set one."},
 	}
 }

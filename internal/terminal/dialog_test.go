@@ -31,7 +31,7 @@ func TestPermissionIsDecided(t *testing.T) {
 		d := terminal.NewDialog(permission)
 		done, hint := d.Line(line)
 		require.False(t, done, line)
-		require.Contains(t, hint, "say once, session, always, or reject", line)
+		require.Contains(t, hint, "answer once, session, always, or reject", line)
 	}
 }
 
