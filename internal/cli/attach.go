@@ -22,15 +22,16 @@ type AttachOptions struct {
 type attached struct {
 	*talk
 	text        composer
-	turn        bool // one is running, as far as the events that were read say
+	turn        bool // a turn is running, according to the events that were read
 	interrupted bool // Ctrl-C was pressed since the last line or turn
 }
 
 const attachPrompt = "> "
 
-// Attach shows the latest blocks of a conversation and follows it. Lines typed in the terminal are prompts,
-// answers to the agent's questions, or commands. Ctrl-C interrupts the running turn; pressed again it
-// returns. Returns when the person leaves or the session ends; neither is an error.
+// Attach shows the latest blocks of a conversation and follows it. Lines typed in the terminal are
+// prompts, answers to the agent's questions, or commands. Ctrl-C interrupts the running turn;
+// pressed again it returns. Attach returns when the user leaves or the session ends; neither is an
+// error.
 func Attach(ctx context.Context, api *client.Client, in io.Reader, out io.Writer, o AttachOptions) error {
 	ctx, interrupts, release := holdInterrupts(ctx)
 	defer release()
@@ -85,10 +86,10 @@ func (a *attached) ctrlC() bool {
 		a.command(client.Abort, false)
 		hint = "interrupting the turn; " + hint
 	}
-	return a.view.Notice(hint) != nil // leave a terminal that cannot be written to
+	return a.view.Notice(hint) != nil // leave if the terminal cannot be written to
 }
 
-// typed takes a line that answers no question.
+// typed handles a line that does not answer a question.
 func (a *attached) typed(line string) error {
 	a.interrupted = false
 	if !a.text.open() && isCommand(line) && !strings.HasPrefix(line, "//") {

@@ -16,14 +16,14 @@ type PromptAnswer struct {
 	Prompt client.Prompt `json:"prompt"`
 	Answer string        `json:"answer"`
 
-	terminated bool // the session was, before the prompt could end by itself
+	terminated bool // the session was terminated before the prompt ended
 }
 
-// Await follows a session from a position before a prompt's turn until the prompt has ended, and returns it
-// with its answer. It writes the answer to out while the agent writes it, without what could control a
-// terminal; nil writes nothing. Sentences for the person who waits, such as that the agent asks a question,
-// are lines of notes. The error is one of reading or writing, or says that the session is in error, where no
-// prompt runs: see Outcome for how the prompt ended.
+// Await follows a session from a position before a prompt's turn until the prompt has ended, and
+// returns it with its answer. It writes the answer to out while the agent writes it, without
+// terminal control sequences; a nil out discards it. Messages for the user, for example about a
+// question of the agent, are written to notes. The error is one of reading or writing, or reports
+// that the session is in error and runs no prompt; Outcome returns how the prompt ended.
 func Await(
 	ctx context.Context, api *client.Client, prompt client.Prompt, after int64, out, notes io.Writer,
 ) (PromptAnswer, error) {
@@ -62,7 +62,7 @@ func Await(
 		final.Content = content
 		break
 	}
-	over := !final.Status.Final() // the session was terminated and the stream did not say how the prompt ended
+	over := !final.Status.Final() // the session was terminated and the stream did not report the prompt's end
 	if over {
 		var err error
 		if final, err = api.PromptGet(ctx, prompt.SessionID, prompt.ID); err != nil {
@@ -80,7 +80,7 @@ func Await(
 	return PromptAnswer{Prompt: final, Answer: text.String(), terminated: over}, nil
 }
 
-// Outcome is nil for a prompt that was completed, else an error that says how it ended.
+// Outcome returns nil for a completed prompt, otherwise an error that describes how it ended.
 func (a PromptAnswer) Outcome() error {
 	err := outcome(a.Prompt)
 	if err != nil && a.terminated {
@@ -108,7 +108,7 @@ func runsAgain(p *client.Prompt) bool {
 	return p.Status == client.PromptUnknown && p.OnUnknown == client.OnUnknownRetry
 }
 
-// noteQuestion writes that a run waits for the answer to a question, and how it is answered.
+// noteQuestion reports that a run waits for the answer to a question, and how to answer it.
 func noteQuestion(notes io.Writer, e client.Event, runID string) error {
 	if e.Type != client.EventQuestion {
 		return nil
@@ -133,7 +133,7 @@ func noteQuestion(notes io.Writer, e client.Event, runID string) error {
 	return err
 }
 
-// optionsOf names the options of an item, which may be answered by number.
+// optionsOf lists the options of an item, which may be answered by number.
 func optionsOf(item client.QuestionItem) string {
 	if len(item.Options) == 0 {
 		return ""

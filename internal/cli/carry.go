@@ -19,8 +19,8 @@ type Request struct {
 	Send func(context.Context) (s client.Session, accepted bool, err error)
 }
 
-// targets are the states in which the effect of a command is complete. Other commands have had their effect when
-// they are applied.
+// targets are the states in which the effect of a command is complete. Other commands are complete
+// when they are applied.
 var targets = map[client.CommandKind][]client.Status{
 	client.Wake:                 {client.StatusRunning},
 	client.Recover:              {client.StatusRunning},
@@ -30,12 +30,12 @@ var targets = map[client.CommandKind][]client.Status{
 	client.Stop:                 {client.StatusTerminated},
 }
 
-// waitsForTurn are the commands that are carried out after the running turn.
+// waitsForTurn lists the commands that are carried out after the running turn.
 var waitsForTurn = []client.CommandKind{
 	client.Hibernate, client.RestartEnvironment, client.TerminateEnvironment, client.Sync, client.RevertCommand,
 }
 
-// carrying is a request that was sent and has not had its effect.
+// carrying is a request that was sent and whose effect is not complete.
 type carrying struct {
 	Request
 	client    *client.Client
@@ -46,9 +46,9 @@ type carrying struct {
 	reason    string
 }
 
-// Carry sends a request and returns the session when the request has had its effect: a hibernate when the session is
-// hibernated, a wake when it runs. An error says that the command was not applied or that the session is in error.
-// Sentences for the person who waits are lines of notes.
+// Carry sends a request and returns the session when the effect is complete: for a hibernate when
+// the session is hibernated, for a wake when it runs. An error reports that the command was not
+// applied or that the session is in error. Messages for the user are written to notes.
 func Carry(ctx context.Context, api *client.Client, r Request, notes io.Writer) (s client.Session, accepted bool, err error) {
 	after, err := api.Position(ctx, r.SessionID)
 	if err != nil {
@@ -86,18 +86,18 @@ func Carry(ctx context.Context, api *client.Client, r Request, notes io.Writer) 
 	return s, accepted, err
 }
 
-// complete reports whether the session is where the command leads.
+// complete reports whether the session has reached a target state of the command.
 func (c *carrying) complete() bool {
 	to, ok := targets[c.Kind]
 	return !ok || slices.Contains(to, c.state)
 }
 
-// moving reports whether the session will change its state by itself.
+// moving reports whether the session is about to change its state.
 func (c *carrying) moving() bool {
 	return c.state == client.StatusInitializing || c.state == client.StatusHibernating || c.state == client.StatusRestoring
 }
 
-// take reads an event and reports whether the command has had its effect.
+// take reads an event and reports whether the command's effect is complete.
 func (c *carrying) take(ctx context.Context, e client.Event) (bool, error) {
 	switch e.Type {
 	case client.MarkerEnd:
@@ -135,7 +135,7 @@ func (c *carrying) take(ctx context.Context, e client.Event) (bool, error) {
 	return false, nil
 }
 
-// command reads how the command ended, if the event says so.
+// command reads the outcome of the command, if the event has it.
 func (c *carrying) command(ctx context.Context, e client.Event) error {
 	data, err := decode[client.CommandData](e)
 	if err != nil {
@@ -160,7 +160,7 @@ func (c *carrying) command(ctx context.Context, e client.Event) error {
 	return nil
 }
 
-// openQuestions notes the questions that the command waits for.
+// openQuestions reports the questions that the command waits for.
 func (c *carrying) openQuestions(ctx context.Context) error {
 	if c.applied || c.Force || !slices.Contains(waitsForTurn, c.Kind) {
 		return nil
@@ -177,7 +177,7 @@ func (c *carrying) openQuestions(ctx context.Context) error {
 	return nil
 }
 
-// delayed notes that the command waits until a question is answered.
+// delayed reports that the command waits until a question is answered.
 func (c *carrying) delayed(q client.Question) error {
 	if c.applied || c.Force || !slices.Contains(waitsForTurn, c.Kind) {
 		return nil
@@ -191,7 +191,8 @@ func (c *carrying) delayed(q client.Question) error {
 	return err
 }
 
-// AwaitRunning returns a session that was created when it runs. An error says that it is in error or terminated.
+// AwaitRunning returns a new session when it runs. An error reports that it is in error or
+// terminated.
 func AwaitRunning(ctx context.Context, api *client.Client, id string) (client.Session, error) {
 	t := trouble{sessionID: id, final: true}
 	for e, err := range api.Follow(ctx, id, 0) {

@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
-// attachHelp is what /help prints.
+// attachHelp is the output of /help.
 const attachHelp = `a line        a prompt, or the answer to the agent's question
 a line \      continues in the next line; """ begins and ends a prompt of several lines
 /answer TEXT  answers the oldest question: once, session, always, reject WHY, a number, or words

@@ -2,8 +2,8 @@ package cli
 
 import "strings"
 
-// composer makes prompts of lines: a line that ends in a backslash continues in the next one, and the
-// lines between two lines of three quotes are one prompt.
+// composer builds prompts from lines: a line that ends in a backslash continues in the next one,
+// and the lines between two lines of three quotes are one prompt.
 type composer struct {
 	lines  []string
 	quoted bool
@@ -11,10 +11,10 @@ type composer struct {
 
 const quotes = `"""`
 
-// open reports whether a prompt has begun and is not complete.
+// open reports whether a prompt is incomplete.
 func (c *composer) open() bool { return c.quoted || len(c.lines) > 0 }
 
-// reset drops the prompt that has begun.
+// reset discards the incomplete prompt.
 func (c *composer) reset() { *c = composer{} }
 
 // add takes a line and returns the prompt if the line completes it.
@@ -36,7 +36,7 @@ func (c *composer) add(line string) (prompt string, complete bool) {
 	return c.end(), true
 }
 
-// end returns the prompt that has begun: the input has ended.
+// end returns the incomplete prompt at the end of the input.
 func (c *composer) end() string {
 	text := strings.Join(c.lines, "\n")
 	c.reset()

@@ -9,13 +9,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
-// delayNote notes that a session's start or restore keeps failing for reasons that may pass. The session tries again by
-// itself, so that nothing is printed otherwise for as long as it takes.
+// delayNote reports that a session's start or restore keeps failing for temporary reasons. The
+// session retries by itself, so otherwise nothing would be printed in the meantime.
 type delayNote struct {
 	notes     io.Writer
 	sessionID string
 	caughtUp  bool
-	delay     string // that is not over, of an event that was stored before
+	delay     string // not over, of an event that was stored before
 }
 
 // take reads an event.
@@ -23,7 +23,7 @@ func (d *delayNote) take(e client.Event) error {
 	switch e.Type {
 	case client.MarkerCaughtUp:
 		d.caughtUp = true
-	case client.EventStatus: // it has succeeded, or is given up
+	case client.EventStatus: // it has succeeded or was abandoned
 		d.delay = ""
 	case client.EventError:
 		report, err := decode[client.ErrorData](e)

@@ -64,17 +64,17 @@ func FollowJSON(ctx context.Context, api *client.Client, out io.Writer, o Follow
 	return nil
 }
 
-// until finds out when to return: when no prompt is queued or processing, if that is wanted, and with an error when
-// the session does not get there.
+// until decides when to return: when no prompt is queued or processing, if requested, and with an
+// error if the session cannot reach that state.
 type until struct {
 	idleWanted bool
-	idle       bool // no prompt is queued or processing, as far as the events that were read say
+	idle       bool // no prompt is queued or processing, according to the events that were read
 	caughtUp   bool
 	trouble    trouble
 }
 
-// newUntil reads the session before the first event is read. Later changes are in the events, so no
-// event is left unread when the queue turns out to be empty.
+// newUntil reads the session before the first event. Later changes are in the events, so no event
+// is unread when the queue becomes empty.
 func newUntil(ctx context.Context, api *client.Client, o FollowOptions) (*until, error) {
 	now, err := api.SessionGet(ctx, o.SessionID)
 	if err != nil {

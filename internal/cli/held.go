@@ -8,14 +8,15 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
-// heldNote notes, once for each hold, that a prompt waits because the queue of its session is held.
+// heldNote reports, once for each hold, that a prompt waits because the queue of its session is
+// held.
 type heldNote struct {
 	notes     io.Writer
 	sessionID string
 	noted     bool
 }
 
-// take reads an event. Waits says that a prompt has not started.
+// take reads an event. waits reports whether the prompt has not started.
 func (h *heldNote) take(e client.Event, waits bool) error {
 	if e.Type != client.EventQueue {
 		return nil

@@ -13,8 +13,9 @@ type SignalError struct{ Signal os.Signal }
 
 func (e SignalError) Error() string { return e.Signal.String() + " signal received" }
 
-// holdInterrupts returns a context that survives when an interrupt (Ctrl-C) ends ctx. Each interrupt is
-// sent to the channel instead. SIGTERM, SIGHUP and any other end of ctx end it. release must be called.
+// holdInterrupts returns a context that continues when an interrupt (Ctrl-C) ends ctx. Each
+// interrupt is sent to the channel instead. SIGTERM, SIGHUP and any other end of ctx end it. The
+// caller must call release.
 func holdInterrupts(ctx context.Context) (held context.Context, interrupts <-chan struct{}, release func()) {
 	presses := make(chan os.Signal, 1)
 	others := make(chan os.Signal, 1)

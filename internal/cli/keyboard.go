@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keyboard reads lines from a terminal that does not show them, so that the screen can show them apart from text that
-// streams. Interrupts remain signals.
+// keyboard reads lines from a terminal without echo, so that the screen can show them separately
+// from streaming text. Interrupts remain signals.
 type keyboard struct {
 	file     *os.File
-	settings func() error   // restores those of the terminal
+	settings func() error   // restores the settings of the terminal
 	typing   chan string    // what has been typed of a line that is not complete
 	lines    chan string    // complete lines; closed at the end of the input
 	resized  chan os.Signal // the terminal has another size
@@ -26,7 +26,7 @@ type keyboard struct {
 	text []rune
 }
 
-// newKeyboard has the terminal hand over each key and show none.
+// newKeyboard makes the terminal deliver each key and disables the echo.
 func newKeyboard(file *os.File) (*keyboard, error) {
 	restore, err := setTerminal(file, func(t *unix.Termios) {
 		t.Lflag &^= unix.ICANON | unix.ECHO
@@ -44,7 +44,7 @@ func newKeyboard(file *os.File) (*keyboard, error) {
 	return k, nil
 }
 
-// HideInput has a terminal show nothing of what is typed until restore is called.
+// HideInput disables the echo of a terminal until restore is called.
 func HideInput(file *os.File) (restore func() error, err error) {
 	return setTerminal(file, func(t *unix.Termios) { t.Lflag &^= unix.ECHO })
 }
@@ -67,7 +67,7 @@ func setTerminal(file *os.File, change func(*unix.Termios)) (restore func() erro
 	}, nil
 }
 
-// restore gives the terminal its settings again.
+// restore restores the settings of the terminal.
 func (k *keyboard) restore() error {
 	signal.Stop(k.resized)
 	return k.settings()
@@ -121,7 +121,7 @@ func (k *keyboard) read(ctx context.Context) {
 	}
 }
 
-// take edits the line: it returns the line where it is complete, else what has been typed of it.
+// take edits the line. It returns the complete line, or the text typed so far.
 func (k *keyboard) take(key rune) (text string, line, end bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -154,7 +154,7 @@ func (k *keyboard) take(key rune) (text string, line, end bool) {
 	return string(k.text), false, end
 }
 
-// skipSequence reads the rest of what a key such as an arrow sends.
+// skipSequence reads the rest of the escape sequence of a key such as an arrow.
 func skipSequence(in *bufio.Reader) error {
 	key, _, err := in.ReadRune()
 	if err != nil || key != '[' && key != 'O' {

@@ -13,7 +13,7 @@ import (
 // maxLooked bounds the lines that a command of attach shows.
 const maxLooked = 40
 
-// notice shows lines, the first of them, or why they could not be read.
+// notice shows the first lines, or the error of reading them.
 func (a *attached) notice(lines []string, none string, err error) func() error {
 	return func() error {
 		switch {

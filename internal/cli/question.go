@@ -24,7 +24,7 @@ func (t *talk) open(q client.Question) bool {
 	return true
 }
 
-// resolved removes a question that is not open any more.
+// resolved removes a question that is no longer open.
 func (t *talk) resolved(id string) {
 	t.closed[id] = true
 	same := func(q client.Question) bool { return q.ID == id }
@@ -54,7 +54,7 @@ func (t *talk) openQuestions(ctx context.Context) func() error {
 	}
 }
 
-// showQuestion shows a question in the way its event is shown.
+// showQuestion shows a question as its event would be shown.
 func (t *talk) showQuestion(q client.Question) error {
 	data, err := json.Marshal(client.QuestionData{Question: q})
 	if err != nil {
@@ -99,7 +99,8 @@ func (t *talk) reply(line string) error {
 	return nil
 }
 
-// answered shows why an answer was refused. The question is asked again if it can still be answered.
+// answered shows the reason why an answer was refused, and asks the question again if it can still
+// be answered.
 func (t *talk) answered(q client.Question, err error) error {
 	problem, refused := errors.AsType[*client.Error](err)
 	switch {
@@ -112,5 +113,6 @@ func (t *talk) answered(q client.Question, err error) error {
 	return t.view.Notice("the answer was not accepted: " + err.Error())
 }
 
-// tooLate are the codes of answers to questions that are not open any more; earlier servers answer illegal_state.
+// tooLate are the error codes for questions that are no longer open; earlier servers return
+// illegal_state.
 var tooLate = []client.Code{client.CodeAnswered, client.CodeExpired, client.CodeCancelled, client.CodeTerminated, client.CodeIllegalState}

@@ -28,7 +28,7 @@ type script struct {
 	client  *client.Client
 	out     io.Writer
 	waiting map[string]*scripted // by prompt ID
-	failed  []error              // how prompts ended that were not completed
+	failed  []error              // outcomes of prompts that were not completed
 	trouble trouble
 	held    heldNote
 }
@@ -39,7 +39,8 @@ type scripted struct {
 	text strings.Builder
 }
 
-// maxWaiting bounds the prompts that are sent ahead of their answers, well below what a queue holds.
+// maxWaiting bounds the prompts that are sent ahead of their answers, well below the limit of a
+// queue.
 const maxWaiting = 100
 
 // Script sends each line of the input as a prompt and prints the answers. It returns when all prompts have
@@ -117,7 +118,7 @@ func (s *script) submit(ctx context.Context, prompt string) error {
 	return err
 }
 
-// event gives an event to the prompts that have not ended; each takes what concerns it.
+// event passes an event to each unfinished prompt.
 func (s *script) event(e client.Event) error {
 	queued := 0
 	for _, p := range s.waiting {
@@ -147,7 +148,7 @@ func (s *script) event(e client.Event) error {
 	return nil
 }
 
-// ended prints what is left of an answer and notes how its prompt ended.
+// ended prints the rest of an answer and records its prompt's outcome.
 func (s *script) ended(p *scripted, final client.Prompt) error {
 	if err := p.finish(); err != nil {
 		return err
@@ -166,7 +167,7 @@ func (s *script) ended(p *scripted, final client.Prompt) error {
 	return err
 }
 
-// end asks for the prompts that had not ended when the stream did: the session was terminated.
+// end reads the prompts that had not ended when the stream did, because the session was terminated.
 func (s *script) end(ctx context.Context) error {
 	for id, p := range s.waiting {
 		final, err := s.client.PromptGet(ctx, s.o.SessionID, id)

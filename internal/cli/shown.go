@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
-// show shows an event as the terminal's package has it.
+// show converts an event to the type of package terminal and shows it.
 func show(view *terminal.View, e client.Event) error {
 	return view.Event(event.JSON{
 		Seq: e.Seq, Type: e.Type, SessionID: e.SessionID, ConversationID: e.ConversationID, RunID: e.RunID, At: resource.Time(e.At.Time), Data: e.Data,

@@ -15,7 +15,7 @@ type received struct {
 }
 
 // stream reads the events of a session after a position in a new goroutine. The channel is closed
-// when the stream has ended, and soon after ctx has.
+// when the stream has ended, and soon after ctx ends.
 func stream(ctx context.Context, api *client.Client, id string, after int64) <-chan received {
 	events := make(chan received)
 	go func() {

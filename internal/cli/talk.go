@@ -12,39 +12,41 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
-// talk shows a session to a person and takes what the person types. Only the goroutine of run uses it.
+// talk shows a session to a user and handles the typed input. Only the goroutine of run uses it.
 type talk struct {
 	client *client.Client
 	id     string
 	view   *terminal.View
 
-	lines <-chan string // what is typed; nil: nothing is read
+	lines <-chan string // typed lines; nil if nothing is read
 	tty   bool          // lines come from a terminal
-	keys  *keyboard     // of that terminal, where the view shows what is typed; nil: the terminal echoes it
-	live  bool          // everything before the start has been shown
+	keys  *keyboard     // of that terminal, if the view shows the input; nil if the terminal echoes it
+	live  bool          // all events before the start have been shown
 	calls []call        // API calls to be made, in order
 
 	asked  []client.Question // open questions that are not being answered, oldest first
-	aside  []client.Question // open questions that the person has skipped
-	closed map[string]bool   // IDs of questions that are not open any more
+	aside  []client.Question // open questions that the user has skipped
+	closed map[string]bool   // IDs of questions that are no longer open
 	dialog *terminal.Dialog  // about the question that is being answered
 
-	// The rest is nil or empty in commands that do without it.
+	// The following fields are nil or empty in commands that do not need them.
 	prompt    string                           // shown while nothing is asked
-	say       func(line string) error          // takes a line that answers no question
+	say       func(line string) error          // handles a line that does not answer a question
 	interrupt <-chan struct{}                  // Ctrl-C
 	onBreak   func() (leave bool)              // handles it
 	observe   func(client.Event) (bool, error) // sees every event; true ends the talk
 }
 
-// call is one API call, made outside the goroutine of run. What it returns is run there.
+// call is one API call, made outside the goroutine of run. The returned function runs in that
+// goroutine.
 type call func(ctx context.Context) (then func() error)
 
 func newTalk(api *client.Client, id string, view *terminal.View) *talk {
 	return &talk{client: api, id: id, view: view, closed: map[string]bool{}}
 }
 
-// listen takes lines from a terminal or a file. The reading ends with ctx. With own the view shows what is typed.
+// listen starts reading lines from a terminal or a file. Reading ends with ctx. With own, the view
+// shows the typed text.
 func (t *talk) listen(ctx context.Context, in io.Reader, tty, own bool) error {
 	t.tty = tty
 	file, ok := in.(*os.File)
@@ -62,7 +64,7 @@ func (t *talk) listen(ctx context.Context, in io.Reader, tty, own bool) error {
 	return nil
 }
 
-// typing and resized are of the keyboard; nil where there is none.
+// typing returns the channels of the keyboard; nil without one.
 func (t *talk) typing() (text <-chan string, resized <-chan os.Signal) {
 	if t.keys == nil || t.lines == nil {
 		return nil, nil
@@ -192,7 +194,7 @@ func (t *talk) event(r received) error {
 	return err
 }
 
-// line takes a line that was typed; ok is false at the end of the input.
+// line handles a typed line; ok is false at the end of the input.
 func (t *talk) line(line string, ok bool) error {
 	if !ok {
 		t.lines = nil

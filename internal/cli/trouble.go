@@ -7,11 +7,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
-// trouble notices that a session is in a state which it does not leave by itself: a client that waits for it
-// would wait forever.
+// trouble detects that a session is in a state that it does not leave by itself, in which a waiting
+// client would wait forever.
 type trouble struct {
 	sessionID string
-	final     bool // a terminated session is trouble too
+	final     bool // a terminated session counts as trouble
 	caughtUp  bool // earlier states do not count
 	status    client.Status
 	reason    string
@@ -20,7 +20,7 @@ type trouble struct {
 // known sets the state that precedes the events.
 func (t *trouble) known(s client.Session) { t.status, t.reason = s.Status, s.StatusReason }
 
-// take reads an event; the error says what the trouble is.
+// take reads an event; the error describes the trouble.
 func (t *trouble) take(e client.Event) error {
 	switch e.Type {
 	case client.MarkerCaughtUp:
@@ -43,7 +43,7 @@ func (t *trouble) take(e client.Event) error {
 	return nil
 }
 
-// inError says that a session is in error, and what can be done.
+// inError returns an error for a session in error, with the remedies.
 func inError(id, reason string) error {
 	why := ""
 	if reason != "" {

@@ -14,7 +14,7 @@ import (
 type View struct {
 	// Plain prints no terminal control sequences, even on a terminal.
 	Plain bool
-	// Full shows inputs and results of tools without cutting them.
+	// Full shows inputs and results of tools without truncation.
 	Full bool
 	// Times precedes each line with the local time.
 	Times bool

@@ -29,7 +29,7 @@ func (v *View) blockStart(t *thread, b conversation.Block) {
 func (v *View) textDelta(t *thread, d conversation.TextDelta) {
 	b := t.blocks[d.BlockID]
 	if b == nil {
-		return // its beginning was not seen; it comes whole when it is complete
+		return // its beginning was not seen; the whole block follows when it is complete
 	}
 	b.Content += d.Delta
 	if isText(b) {
@@ -73,7 +73,7 @@ func (v *View) blockComplete(t *thread, whole conversation.Block) {
 	case conversation.AssistantText, conversation.Thinking:
 		if !strings.HasPrefix(whole.Content, streamed[:b.printed]) {
 			v.endText(b)
-			b.printed, b.begun, b.newlines = 0, false, 0 // what was shown is not what it says
+			b.printed, b.begun, b.newlines = 0, false, 0 // the shown text differs from the block
 		}
 		v.write(b)
 	case conversation.UserMessage:
@@ -112,7 +112,7 @@ func (v *View) blockRemoved(t *thread, id string) {
 	}
 }
 
-// userMessage shows a message to an agent, unless its prompt has been shown.
+// userMessage shows a message to an agent, unless its prompt was already shown.
 func (v *View) userMessage(b *block) {
 	switch {
 	case b.thread.depth > 0:
@@ -123,8 +123,8 @@ func (v *View) userMessage(b *block) {
 	}
 }
 
-// write shows what of a text has not been shown, if it is its turn: a text of another conversation
-// that begins meanwhile waits until this one is complete.
+// write shows the new part of a text, if it is the text's turn: a text of another conversation that
+// begins in the meantime waits until this one is complete.
 func (v *View) write(b *block) {
 	if v.open != nil && v.open != b {
 		if !slices.Contains(v.waiting, b) {
@@ -140,7 +140,7 @@ func (v *View) write(b *block) {
 	}
 }
 
-// next gives those that wait their turn.
+// next shows the waiting texts.
 func (v *View) next() {
 	for v.open == nil && len(v.waiting) > 0 {
 		b := v.waiting[0]
@@ -154,7 +154,7 @@ func (v *View) next() {
 	}
 }
 
-// finishTexts ends a text that its turn has left open, and shows those that wait for it.
+// finishTexts ends a text that its turn has left open, and shows the waiting texts.
 func (v *View) finishTexts() {
 	for v.open != nil && v.open.thread.depth == 0 {
 		v.endText(v.open)
@@ -178,7 +178,7 @@ func (v *View) endText(b *block) {
 	v.screen.newline()
 }
 
-// writeOpen streams what is new of b. Empty lines at its beginning and end are left out.
+// writeOpen streams the new part of b. Empty lines at its beginning and end are omitted.
 func (v *View) writeOpen(b *block) {
 	text := Printable(b.Content[b.printed:])
 	b.printed = len(b.Content)
@@ -216,7 +216,7 @@ func (v *View) writeOpen(b *block) {
 	}
 	owed := b.newlines
 	if v.screen.column == 0 && owed > 0 {
-		owed-- // a line of something else came between
+		owed-- // another line was written in between
 	}
 	v.screen.stream(st, margin, strings.Repeat("\n", owed)+body)
 	b.newlines = len(text) - len(body)

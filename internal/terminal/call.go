@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// named gives a subagent its name, and its conversation once that is known.
+// named sets a subagent's label, and that of its conversation once that is known.
 func (v *View) named(b *block) {
 	if b.Type != conversation.Subagent {
 		return
@@ -29,8 +29,8 @@ func (v *View) named(b *block) {
 	}
 }
 
-// announce shows that a call runs, if the footer does not: for a subagent always, since its own
-// lines follow.
+// announce shows that a call runs, if the footer does not. It always does so for a subagent,
+// because its lines follow.
 func (v *View) announce(b *block) {
 	if b.Status != conversation.Running || b.announced {
 		return
@@ -47,7 +47,7 @@ func (v *View) announce(b *block) {
 	}
 }
 
-// aside sets what follows apart from a text before it.
+// aside separates the next line from a preceding text.
 func (v *View) aside(t *thread) {
 	if v.spoken {
 		v.gap(t)
@@ -65,7 +65,7 @@ func (v *View) complete(b *block) {
 	}
 }
 
-// call is the line of a tool or a subagent.
+// call returns the line of a tool or a subagent.
 func (v *View) call(b *block) []span {
 	kind, name := "tool ", cmp.Or(OneLine(b.Name, labelRunes), "tool")
 	if b.Type == conversation.Subagent {
@@ -73,7 +73,7 @@ func (v *View) call(b *block) []span {
 	}
 	about := summary(b.Input)
 	if about == "" || strings.HasPrefix(about, "{") {
-		about = cmp.Or(b.Title, about) // the input has nothing that is known
+		about = cmp.Or(b.Title, about) // the input has no known field
 	}
 	if !v.rich() {
 		text := kind + name + " " + OneLine(string(b.Status), labelRunes)
@@ -107,7 +107,8 @@ func (v *View) call(b *block) []span {
 	return spans
 }
 
-// toolResult shows a result under its call; one that comes early waits for the call to be over.
+// toolResult shows a result under its call; a result that arrives early waits for the end of the
+// call.
 func (v *View) toolResult(r *block) {
 	var of *block
 	for _, b := range r.thread.blocks {
@@ -125,7 +126,7 @@ func (v *View) toolResult(r *block) {
 	v.result(of, r.Block)
 }
 
-// picture is the line of an image.
+// picture returns the line of an image.
 func picture(i conversation.Image) string {
 	text := fmt.Sprintf("[%s, %d bytes: %s]", i.MediaType, i.Bytes, i.ID)
 	if i.Omitted {
@@ -134,7 +135,7 @@ func picture(i conversation.Image) string {
 	return text
 }
 
-// result shows what a call gave, in short.
+// result shows the result of a call, abbreviated.
 func (v *View) result(of *block, r conversation.Block) {
 	delete(of.thread.blocks, of.ID)
 	all := lines(plainText(r.Output))
@@ -142,7 +143,7 @@ func (v *View) result(of *block, r conversation.Block) {
 		all = append(all, picture(i))
 	}
 	if len(all) == 0 || of.heard && !r.IsError && !v.options.Full {
-		return // a subagent's result is what it said
+		return // a subagent's result repeats its text
 	}
 	if v.last != of || of.ID == "" {
 		text := "result"

@@ -8,28 +8,28 @@ import (
 	"github.com/overwinter-dev/overwinter/client"
 )
 
-// Dialog makes the answer to a question out of the lines that a person types.
+// Dialog builds the answer to a question from typed lines.
 type Dialog struct {
 	question client.Question
 	answer   client.Reply
-	item     int // the one that is asked now
+	item     int // the current one
 }
 
-// NewDialog begins to ask.
+// NewDialog returns a dialog about a question.
 func NewDialog(q client.Question) *Dialog { return &Dialog{question: q} }
 
-// Question is the question that is being answered.
+// Question returns the question that is being answered.
 func (d *Dialog) Question() client.Question { return d.question }
 
-// Answer is what was said, once Line has reported that it is complete.
+// Answer returns the answer, once Line has reported that it is complete.
 func (d *Dialog) Answer() client.Reply { return d.answer }
 
-// inWords reports whether words are asked for, not a decision.
+// inWords reports whether the question asks for words instead of a decision.
 func (d *Dialog) inWords() bool {
 	return d.question.Kind != client.PermissionRequest && len(d.question.Questions) > 0
 }
 
-// Prompt is the text in front of the line that is to be typed next.
+// Prompt returns the text in front of the next input line.
 func (d *Dialog) Prompt() string {
 	if !d.inWords() {
 		return OneLine(d.question.Title, labelRunes) + ": once, session, always or reject? "
@@ -50,11 +50,11 @@ func (d *Dialog) Prompt() string {
 	return what + "> "
 }
 
-// rejects begins a line that refuses to answer in words.
+// rejects is the beginning of a line that rejects a question in words.
 const rejects = "/reject"
 
-// Line takes one typed line. Done is true when the answer is complete. A hint says why a line could
-// not be taken; the same prompt comes again.
+// Line handles one typed line. done is true when the answer is complete. A hint is the reason why a
+// line was not accepted; the same prompt follows.
 func (d *Dialog) Line(line string) (done bool, hint string) {
 	line = strings.TrimSpace(Printable(line))
 	if !d.inWords() {
@@ -96,7 +96,7 @@ func (d *Dialog) decide(line string) (bool, string) {
 	return false, "answer once, session, always, or reject with a reason; o, s, a and r work too"
 }
 
-// choose takes the answer to one question in words: numbers of options, or the words themselves.
+// choose parses the answer to one question in words: numbers of options, or text.
 func choose(item client.QuestionItem, line string) (said client.Words, hint string) {
 	if line == "" {
 		return said, "say something, or " + rejects + " and why"

@@ -12,12 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// command is one of the only commands that a view may give a terminal.
+// command matches the terminal commands that a view may use.
 var command = regexp.MustCompile(`^\x1b\[(\d*)([ACDJKm])`)
 
-// emulate is what a terminal of so many columns shows in the end, all that has scrolled away
-// included. Anything that commands a terminal and is none of the view's few commands fails the test,
-// and so does a cursor that is moved above the first row or left of the first column.
+// emulate returns the final content of a terminal with width columns, including the rows that have
+// scrolled away. The test fails on any other terminal command, and if the cursor moves above the
+// first row or left of the first column.
 func emulate(t *testing.T, width int, output string) string {
 	t.Helper()
 	rows, y, x := [][]rune{nil}, 0, 0
@@ -28,7 +28,7 @@ func emulate(t *testing.T, width int, output string) string {
 		}
 		if m != nil {
 			output = output[len(m[0]):]
-			n, _ := strconv.Atoi(m[1]) // 0 where there is none
+			n, _ := strconv.Atoi(m[1]) // 0 if absent
 			switch m[2] {
 			case "A":
 				y -= n

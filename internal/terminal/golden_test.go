@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write what is shown to testdata")
 
-// readLog reads a log as `overwinter session follow -o json` prints it.
+// readLog reads a log in the format of `overwinter session follow -o json`.
 func readLog(t *testing.T, name string) []event.JSON {
 	t.Helper()
 	data, err := os.ReadFile(name)
@@ -36,7 +36,7 @@ func readLog(t *testing.T, name string) []event.JSON {
 	return out
 }
 
-// show shows events and returns what was written.
+// show shows events and returns the output.
 func show(t *testing.T, events []event.JSON, o terminal.Options) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -48,8 +48,8 @@ func show(t *testing.T, events []event.JSON, o terminal.Options) string {
 	return out.String()
 }
 
-// TestLogsAreShown shows logs of sessions that were really held: as plain text, in full and with
-// times, and what a terminal of 72 columns has in the end.
+// TestLogsAreShown shows logs of real sessions: as plain text, in full and with times, and as the
+// final content of a terminal of 72 columns.
 func TestLogsAreShown(t *testing.T) {
 	t.Parallel()
 	logs, err := filepath.Glob("testdata/*.ndjson")

@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/resource"
 )
 
-// question shows what an agent asks.
+// question shows a question of an agent.
 func (v *View) question(q resource.QuestionJSON) {
 	v.gap(nil)
 	title := v.shorten(q.Title)

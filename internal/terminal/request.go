@@ -10,7 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// unseen are the commands whose effect no other event shows.
+// unseen lists the commands whose effect no other event shows.
 var unseen = map[session.CommandKind]bool{session.CommandSync: true, session.CommandRevert: true, session.CommandAbort: true}
 
 // command shows that a command was accepted, and how it ended unless the state of the session shows that.
@@ -32,7 +32,7 @@ func (v *View) command(c resource.CommandJSON) {
 	}
 }
 
-// settings shows the new values of what was changed.
+// settings shows the new values of the changed settings.
 func (v *View) settings(d event.SettingsData) {
 	var parts []string
 	if d.Options != nil {

@@ -6,10 +6,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// Resume shows the last blocks of a conversation as it stands, the main one, and takes up what is
-// open in all of them, so that the events after that position can follow. It is for a new view.
+// Resume shows the last blocks of the main conversation and records the open blocks of all
+// conversations, so that the events after that position can follow. Call it only on a new view.
 func (v *View) Resume(c conversation.Conversation, last int) error {
-	for _, th := range c.Threads { // a subagent follows the conversation that it works for
+	for _, th := range c.Threads { // a subagent's conversation follows its parent's
 		t := v.thread(th.ID)
 		for _, b := range th.Blocks {
 			if b.Type == conversation.Subagent {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// style is what a text looks like where there are colours: parameters of SGR. The empty style is
-// the terminal's own.
+// style is the appearance of a text, as parameters of SGR. The empty style is the terminal's
+// default.
 type style string
 
 const (
@@ -28,42 +28,43 @@ type span struct {
 	text  string
 }
 
-// screen is the part of a terminal that is written to: lines that stay, one that a text streams
-// into, and below them a footer that is rewritten whenever something changes. The footer is hidden
-// while a text is in the middle of its line.
+// screen writes to the terminal: permanent lines, one line that a text streams into, and below them
+// a footer that is rewritten after changes. The footer is hidden while a text is in the middle of
+// its line.
 //
-// All text that it is given is made printable; the only commands to the terminal are its own. They
-// are gathered and written by flush in one piece.
+// All text is made printable; the only terminal commands are the screen's own. flush writes the
+// collected output in one piece.
 //
-// With ownInput the terminal does not echo: what is typed is shown here, after the prompt, and the footer is then also
-// shown below a text that is in the middle of its line. Before more of the text is written, the footer is removed and
-// the cursor returns to where the text ended, so that typed and streamed text never meet.
+// With ownInput the terminal does not echo: the screen shows typed text after the prompt, and the
+// footer is also shown below a text that is in the middle of its line. Before more of the text is
+// written, the footer is removed and the cursor returns to the end of the text, so that typed and
+// streamed text never mix.
 type screen struct {
 	out     io.Writer
 	buffer  bytes.Buffer
 	rewrite bool       // footer and word wrap are possible
 	color   bool       //
-	width   func() int // columns; 0 where it is not known
+	width   func() int // columns; 0 if unknown
 
 	begun  bool   // the line that a text streams into has its margin
 	column int    // of the cursor in that line
 	word   string // the last characters of that line that belong together
-	owed   bool   // a blank that came at the edge waits for what follows it
+	owed   bool   // a blank at the edge waits for the next character
 
 	footer []string // rows to be shown
-	prompt string   // in front of what a person types, in the last row
+	prompt string   // in front of the typed text, in the last row
 	shown  []string // rows that are shown now
 	asked  string   // the prompt that is shown now
-	typed  int      // rows that what was typed has added below the footer
+	typed  int      // rows that typed text has added below the footer
 
 	ownInput bool
-	typing   string // what has been typed of a line that is not complete
-	echoed   string // what of it is shown now
-	parted   bool   // the footer that is shown is below the line that a text streams into
+	typing   string // the incomplete typed line
+	echoed   string // the part of it that is shown now
+	parted   bool   // the footer is shown below the line that a text streams into
 }
 
-// edge is the last column to be used, if lines are broken at all. One column stays free, since
-// terminals differ in where the cursor is after the last.
+// edge returns the last usable column if lines are wrapped. One column stays free, because
+// terminals differ in the position of the cursor after the last column.
 func (s *screen) edge() int {
 	if !s.rewrite || s.width == nil {
 		return 0
@@ -74,7 +75,7 @@ func (s *screen) edge() int {
 	return minWidth
 }
 
-// minWidth is the narrowest terminal that lines are broken for.
+// minWidth is the width of the narrowest terminal for which lines are wrapped.
 const minWidth = 20
 
 // paint writes one piece, printable, in its style.
@@ -89,7 +90,7 @@ func (s *screen) paint(st style, text string) {
 	fmt.Fprintf(&s.buffer, "\x1b[%sm%s\x1b[0m", st, text)
 }
 
-// erase removes the footer, so that what is written next takes its place.
+// erase removes the footer, so that the next output replaces it.
 func (s *screen) erase() {
 	if len(s.shown) == 0 && s.asked == "" && s.typed == 0 && s.echoed == "" {
 		return
@@ -179,7 +180,7 @@ func (s *screen) stream(st style, margin []span, text string) {
 			}
 			word := s.word
 			if s.owed || textColumns(word)+textColumns(marginText(margin)) >= s.column {
-				word = "" // it fills the line from its beginning: it is broken where it stands
+				word = "" // the word fills the whole line, so it is split here
 			}
 			flush()
 			if word != "" {
@@ -213,7 +214,7 @@ func marginText(margin []span) string {
 	return b.String()
 }
 
-// settle shows the footer where it may be shown and is not.
+// settle shows the footer if it may be shown and is not.
 func (s *screen) settle() {
 	if !s.rewrite || s.column > 0 && !s.ownInput {
 		return
@@ -236,7 +237,7 @@ func (s *screen) settle() {
 	s.shown, s.asked, s.echoed = slices.Clone(s.footer), s.prompt, typing
 }
 
-// tail is the end of what has been typed, as much as the row of the prompt holds.
+// tail returns the end of the typed text that fits into the row of the prompt.
 func (s *screen) tail(text string) string {
 	text = strings.Map(onOneLine, Printable(text))
 	room := s.edge() - textColumns(s.prompt)
@@ -250,7 +251,7 @@ func (s *screen) tail(text string) string {
 	return "…" + string(runes)
 }
 
-// row is a line for the footer: it takes one row of the terminal, whatever it says.
+// row returns a line for the footer that occupies exactly one row of the terminal.
 func (s *screen) row(spans ...span) string {
 	left := s.edge()
 	var keep bytes.Buffer
@@ -273,8 +274,8 @@ func (s *screen) row(spans ...span) string {
 	return row
 }
 
-// entered says that a person has ended a line of some text: the terminal has shown it and gone to
-// the beginning of the next row.
+// entered records that the user has ended a line: the terminal has shown it and moved to the
+// beginning of the next row.
 func (s *screen) entered(text string) {
 	if !s.rewrite {
 		return
@@ -284,7 +285,7 @@ func (s *screen) entered(text string) {
 		return
 	}
 	if s.column > 0 {
-		s.begun, s.column, s.word, s.owed = false, 0, "", false // the text continues after what was typed
+		s.begun, s.column, s.word, s.owed = false, 0, "", false // the text continues after the typed line
 		return
 	}
 	s.typed++
@@ -293,7 +294,7 @@ func (s *screen) entered(text string) {
 	}
 }
 
-// flush hands over what was gathered.
+// flush writes the collected output.
 func (s *screen) flush() error {
 	if s.buffer.Len() == 0 {
 		return nil

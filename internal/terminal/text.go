@@ -11,8 +11,8 @@ import (
 	"github.com/mattn/go-runewidth"
 )
 
-// Printable drops from a text what could command a terminal or hide what it says: text of agents is
-// not to be trusted. Newlines and tabs stay.
+// Printable removes characters that could control a terminal or hide parts of the text, because
+// text of agents is untrusted. Newlines and tabs stay.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) {
@@ -22,14 +22,14 @@ func Printable(text string) string {
 	}, text)
 }
 
-// How many characters of a text are shown where it is one of several things on a line.
+// Limits for the characters of a text that shares a line with others.
 const (
 	LineRunes    = 160 // a reason, an input or a question
 	TitleRunes   = 40  // a title in a list
-	ProblemRunes = 400 // what has failed, of which the cause comes last
+	ProblemRunes = 400 // an error, whose cause comes last
 )
 
-// OneLine makes a printable line of a text, cut to most runes where most is not 0.
+// OneLine converts a text to one printable line, truncated to most runes unless most is 0.
 func OneLine(text string, most int) string {
 	line := strings.Join(strings.Fields(Printable(text)), " ")
 	if runes := []rune(line); most > 0 && len(runes) > most {
@@ -38,12 +38,13 @@ func OneLine(text string, most int) string {
 	return line
 }
 
-// widths are those of terminals whose East Asian width is not set: the variables of this process say nothing about
-// where its output is shown.
+// widths are those of terminals without a setting for East Asian width: the variables of this
+// process do not describe the terminal that shows its output.
 var widths = runewidth.Condition{StrictEmojiNeutral: true}
 
-// columns is how many columns of a terminal a rune takes. Graphemes of several runes are counted rune by rune: terminals differ
-// in which of them they join, and a line that is thought too wide is only broken early.
+// columns returns the number of terminal columns of a rune. Graphemes of several runes are counted
+// rune by rune, because terminals differ in which of them they join; a line whose width is
+// overestimated is only wrapped early.
 func columns(r rune) int { return widths.RuneWidth(r) }
 
 func textColumns(text string) int {
@@ -54,7 +55,7 @@ func textColumns(text string) int {
 	return n
 }
 
-// fit cuts a line to most columns; 0 is not a bound.
+// fit truncates a line to most columns; 0 means no limit.
 func fit(line string, most int) string {
 	if most <= 0 || textColumns(line) <= most {
 		return line
@@ -68,12 +69,12 @@ func fit(line string, most int) string {
 	return line
 }
 
-// salient are the fields of a tool's input that say what it is about, the best first.
+// salient are the fields that summarize a tool's input, the best first.
 var salient = []string{
 	"command", "cmd", "file_path", "filePath", "path", "file", "pattern", "query", "url", "question", "description", "prompt",
 }
 
-// summary is the input of a tool on one line: what it is about, else all of it.
+// summary returns the input of a tool on one line: its salient field, or else all of it.
 func summary(input json.RawMessage) string {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(input, &fields) != nil {
@@ -93,13 +94,13 @@ func summary(input json.RawMessage) string {
 			return summary(list[0])
 		}
 		if text := words(raw); len(fields) == 1 && text != "" {
-			return OneLine(text, 0) // the name of the tool says what it is
+			return OneLine(text, 0) // the name of the tool is enough
 		}
 	}
 	return OneLine(unescaped(input), 0)
 }
 
-// unescaped is JSON in which <, > and & are themselves, as in the shell commands that it holds.
+// unescaped returns JSON in which <, > and & are not escaped, for readable shell commands.
 func unescaped(raw json.RawMessage) string {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
@@ -116,7 +117,7 @@ func unescaped(raw json.RawMessage) string {
 	return strings.TrimRight(out.String(), "\n")
 }
 
-// words is a text, or the words of a command.
+// words returns a text, or the joined words of a command.
 func words(raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
@@ -129,7 +130,7 @@ func words(raw json.RawMessage) string {
 	return ""
 }
 
-// plainText is what a person reads of an output: the text that it is or holds, else its JSON.
+// plainText returns the readable form of an output: its text, or else its JSON.
 func plainText(raw json.RawMessage) string {
 	if len(raw) == 0 || string(raw) == "null" {
 		return ""
@@ -168,8 +169,8 @@ func plainText(raw json.RawMessage) string {
 	return unescaped(raw)
 }
 
-// lines splits a text, without the empty ones at both ends. Of a line that was written over with
-// carriage returns, as progress bars are, the last state counts.
+// lines splits a text, without the empty ones at both ends. For a line that was overwritten with
+// carriage returns, such as a progress bar, the last state is used.
 func lines(text string) []string {
 	text = strings.Trim(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	if strings.TrimSpace(text) == "" {
@@ -183,7 +184,7 @@ func lines(text string) []string {
 	return out
 }
 
-// size is a number of bytes for people.
+// size formats a number of bytes.
 func size(n int64) string {
 	switch {
 	case n < 1000:

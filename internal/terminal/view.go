@@ -19,55 +19,55 @@ import (
 
 // Options are the choices of a view. The zero value is plain text.
 type Options struct {
-	// Rewrite: the writer is a terminal, whose last rows may be written again.
+	// Rewrite is set if the writer is a terminal whose last rows may be rewritten.
 	Rewrite bool
-	// Color: styles may be used.
+	// Color allows styles.
 	Color bool
-	// Width is how many columns the terminal has, 0 where that is not known. Lines are broken
-	// where there is Rewrite too. Default: not known.
+	// Width returns the number of columns of the terminal, 0 if unknown. Lines are wrapped only if
+	// Rewrite is set too. Default: unknown.
 	Width func() int
 	// Full shows results, inputs and lists whole.
 	Full bool
-	// Times, where it is not nil, is the zone of the time that lines begin with.
+	// Times, if not nil, is the zone of the times at the beginning of lines.
 	Times *time.Location
 }
 
-// How much is shown where not all is.
+// Limits of abbreviated output.
 const (
-	lineRunes    = 160 // of a title, a reason, or an input, where the terminal does not say
+	lineRunes    = 160 // of a title, a reason, or an input, if the width is unknown
 	resultLines  = 6   // of a result
 	resultRunes  = 400 // of each of them
 	changedFiles = 8   // in a row
 	labelRunes   = 40  // of the name of a subagent
 )
 
-// View renders the events of one session. Its methods are for one goroutine. After an error of the
-// writer, which every method returns, it is of no use.
+// View renders the events of one session. Its methods must be called from one goroutine. Every
+// method returns an error of the writer, after which the view is unusable.
 type View struct {
 	options Options
 	screen  screen
 
 	threads map[string]*thread
 	labels  map[string]int // how many subagents have that name
-	running []*block       // calls and subagents that are not over, oldest first
+	running []*block       // unfinished calls and subagents, oldest first
 
 	open    *block   // the text that is being written
-	waiting []*block // texts of others that have begun meanwhile
+	waiting []*block // texts of other conversations that have begun in the meantime
 
 	last      *block  // the call whose line is the last that was written
 	blank     bool    // the last line that was written is empty, or there is none
 	spoken    bool    // the last line that was written is of a text
-	current   *thread // the conversation of the last line that was of one
-	files     int     // lines about files that have been written in a row
+	current   *thread // the conversation of the last line that belongs to one
+	files     int     // consecutive lines about files
 	moreFiles int     // that were not
-	removed   int     // blocks that were removed in a row
+	removed   int     // consecutively removed blocks
 
 	prompts     map[string]resource.PromptJSON // that are not over
 	shownPrompt string                         // the prompt that was shown last
-	processing  string                         // the prompt that has its turn
+	processing  string                         // the prompt that is processed
 	runs        map[string]*turn
 	queue       event.Queue
-	queued      []string // ids of the prompts that wait, as far as events have named them
+	queued      []string // ids of the waiting prompts that events have named
 	unseen      int      // how many more wait
 	stamp       string
 }
@@ -76,25 +76,25 @@ type View struct {
 type thread struct {
 	label  string // of a subagent
 	depth  int    // 0 for the main one
-	of     *block // that stands for the subagent
+	of     *block // that represents the subagent
 	blocks map[string]*block
 }
 
-// block is what is known of a block that events are still expected for.
+// block is the state of a block for which events are still expected.
 type block struct {
 	conversation.Block // Content is what was streamed so far
 
 	thread    *thread
 	label     string              // of a subagent
-	heard     bool                // it has said something
+	heard     bool                // it has produced output
 	printed   int                 // bytes of Content
 	begun     bool                // something of it was shown
-	newlines  int                 // that are printed once something follows them
-	announced bool                // the line that says that it runs was written
-	result    *conversation.Block // that came before it was over
+	newlines  int                 // printed once more text follows
+	announced bool                // the line about its start was written
+	result    *conversation.Block // that arrived before its end
 }
 
-// turn is a run that is not over.
+// turn is an unfinished run.
 type turn struct {
 	start time.Time
 	usage conversation.MetadataUpdate
@@ -110,8 +110,8 @@ func New(w io.Writer, o Options) *View {
 	}
 }
 
-// Event shows what an event, or a marker of the stream, changes. An event whose data is not what
-// its type says is an error, and changes nothing.
+// Event shows the effect of an event or of a marker of the stream. An event whose data does not
+// match its type is an error and changes nothing.
 func (v *View) Event(e event.JSON) error {
 	v.stamp = ""
 	if v.options.Times != nil && e.Seq > 0 {
@@ -123,7 +123,7 @@ func (v *View) Event(e event.JSON) error {
 	return v.done()
 }
 
-// Notice shows a line that is not the session's.
+// Notice shows a line that does not come from the session.
 func (v *View) Notice(text string) error {
 	v.stamp = ""
 	for _, line := range lines(text) {
@@ -132,34 +132,34 @@ func (v *View) Notice(text string) error {
 	return v.done()
 }
 
-// Prompt shows text in the last row of a terminal, for a person to type after it; "" shows none.
+// Prompt shows a text in the last row of a terminal, in front of the input; "" shows none.
 func (v *View) Prompt(text string) error {
 	v.screen.prompt = text
 	return v.done()
 }
 
-// OwnInput says that the terminal does not show what is typed: Typing does.
+// OwnInput makes the view show typed text with Typing, because the terminal does not echo.
 func (v *View) OwnInput() { v.screen.ownInput = v.options.Rewrite }
 
-// Typing shows what has been typed of a line that is not complete.
+// Typing shows the incomplete typed line.
 func (v *View) Typing(text string) error {
 	v.screen.typing = text
 	return v.done()
 }
 
-// Redraw shows the footer again: the terminal has another size.
+// Redraw shows the footer again after the terminal was resized.
 func (v *View) Redraw() error {
 	v.screen.erase()
 	return v.done()
 }
 
-// Entered says that a person has typed a line, which the terminal itself has shown.
+// Entered records that the user has typed a line, which the terminal itself has shown.
 func (v *View) Entered(text string) error {
 	v.screen.entered(text)
 	return v.done()
 }
 
-// Close takes away what is shown only for now, and ends the last line.
+// Close removes the temporary rows and ends the last line.
 func (v *View) Close() error {
 	v.flushCounts()
 	v.screen.newline()
@@ -174,10 +174,10 @@ func (v *View) done() error {
 	return v.screen.flush()
 }
 
-// rich reports whether signs, margins and empty lines are used in place of words.
+// rich reports whether signs, margins and empty lines replace words.
 func (v *View) rich() bool { return v.options.Rewrite || v.options.Color }
 
-// line writes one line of a conversation, or of none.
+// line writes one line; t is the line's conversation, or nil.
 func (v *View) line(t *thread, spans ...span) {
 	v.flushCounts()
 	v.print(t, spans...)
@@ -189,7 +189,7 @@ func (v *View) print(t *thread, spans ...span) {
 	v.last, v.blank, v.spoken = nil, false, false
 }
 
-// enter says whose lines follow where they are another conversation's than those before.
+// enter writes a header if the next lines belong to another conversation.
 func (v *View) enter(t *thread) {
 	if t == nil || t == v.current {
 		return
@@ -197,11 +197,11 @@ func (v *View) enter(t *thread) {
 	v.current = t
 	if t.depth > 0 && v.rich() && (t.of == nil || v.last != t.of) {
 		v.screen.line(nil, span{dim, v.stamp + strings.Repeat("│ ", t.depth-1) + "╭ "}, span{cyan, t.label})
-		v.last, v.blank, v.spoken = nil, true, false // it sets apart as an empty line does
+		v.last, v.blank, v.spoken = nil, true, false // it separates like an empty line
 	}
 }
 
-// gap writes an empty line where there is none and signs are used.
+// gap writes an empty line if the view is rich and the last line is not empty.
 func (v *View) gap(t *thread) {
 	if !v.rich() {
 		return
@@ -214,7 +214,7 @@ func (v *View) gap(t *thread) {
 	}
 }
 
-// margin is what every line of a conversation begins with.
+// margin returns the beginning of every line of a conversation.
 func (v *View) margin(t *thread) []span {
 	var out []span
 	if v.stamp != "" {
@@ -230,7 +230,7 @@ func (v *View) margin(t *thread) []span {
 	return out
 }
 
-// event sorts out what an event is about.
+// event dispatches an event by its type.
 func (v *View) event(e event.JSON) error {
 	switch e.Type {
 	case event.MarkerCaughtUp:
@@ -276,7 +276,7 @@ func (v *View) event(e event.JSON) error {
 	return v.conversationEvent(e)
 }
 
-// conversationEvent shows what the agent says, does and reports.
+// conversationEvent shows the agent's text, calls and reports.
 func (v *View) conversationEvent(e event.JSON) error {
 	switch e.Type {
 	case string(conversation.EventBlockStart):
@@ -301,7 +301,7 @@ func (v *View) conversationEvent(e event.JSON) error {
 		})
 	case string(conversation.EventGitState):
 		return with(e.Data, func(d conversation.GitState) {
-			if d.Source != conversation.GitOfWorkspace { // which is no news in a conversation
+			if d.Source != conversation.GitOfWorkspace { // not worth a line in a conversation
 				v.report("branch", d.Branch)
 			}
 		})
@@ -348,7 +348,7 @@ func with[T any](data json.RawMessage, use func(T)) error {
 	return nil
 }
 
-// shorten makes one line of a text.
+// shorten converts a text to one line.
 func (v *View) shorten(text string) string { return v.shortenTo(lineRunes, text) }
 
 func (v *View) shortenTo(runes int, text string) string {
@@ -366,12 +366,13 @@ func (v *View) status(d event.StatusData) {
 	v.line(nil, span{st, fmt.Sprintf("session %s%s%s", OneLine(string(d.Status), lineRunes), inBrackets(v.shorten(d.Reason)), receipt(d.Receipt))})
 }
 
-// report shows what the agent has reported with a tool of overwinter.
+// report shows a report that the agent made with a tool of overwinter.
 func (v *View) report(what, text string) {
 	v.line(nil, span{dim, what + ": "}, span{bold, OneLine(text, lineRunes)})
 }
 
-// deadline says what happens to the session soon, by itself. A checkpoint is done within a moment, and its command is shown.
+// deadline announces what the session will do soon. A checkpoint is not announced: it takes only a
+// moment, and its command is shown.
 func (v *View) deadline(d event.DeadlineData, now time.Time) {
 	if d.Kind == deadline.Checkpoint {
 		return
@@ -385,7 +386,7 @@ func (v *View) deadline(d event.DeadlineData, now time.Time) {
 	v.line(nil, span{dim, fmt.Sprintf("session %s in %s unless something happens first", what, time.Time(d.At).Sub(now).Round(time.Second))})
 }
 
-// receipt says how much of a session came back.
+// receipt describes the result of a restore.
 func receipt(r *resource.ReceiptJSON) string {
 	if r == nil {
 		return ""
@@ -433,8 +434,8 @@ func (v *View) prompt(p resource.PromptJSON) {
 	}
 }
 
-// takeQueue takes the waiting prompts. Plain text shows them as lines; a terminal has them in the
-// footer.
+// takeQueue records the waiting prompts. Plain text shows them as lines; a terminal shows them in
+// the footer.
 func (v *View) takeQueue(d event.QueueData) {
 	before := v.queuedAfter()
 	v.queue.Apply(d)
@@ -450,7 +451,7 @@ func (v *View) takeQueue(d event.QueueData) {
 	}
 }
 
-// queuedAfter is how many prompts wait for the one that has its turn.
+// queuedAfter returns the number of prompts that wait for the processed one.
 func (v *View) queuedAfter() int {
 	n := 0
 	for _, id := range v.queued {
@@ -474,7 +475,7 @@ func (v *View) turnStart(d event.TurnStartData, at time.Time) {
 	}
 }
 
-// said shows what a person, or an agent to its subagent, has said.
+// said shows a message of a person, or of an agent to its subagent.
 func (v *View) said(t *thread, content string) {
 	v.gap(t)
 	all := lines(content)
@@ -494,7 +495,7 @@ func (v *View) said(t *thread, content string) {
 	v.gap(t)
 }
 
-// cut bounds a line of a text of many.
+// cut truncates one line of a text.
 func (v *View) cut(line string) string {
 	if v.options.Full {
 		return line
@@ -545,7 +546,7 @@ func roundTime(d time.Duration) time.Duration {
 	return d.Round(time.Second)
 }
 
-// tail joins what follows the words of a line.
+// tail joins the trailing parts of a line.
 func tail(parts []string) string {
 	if len(parts) == 0 {
 		return ""
@@ -553,7 +554,7 @@ func tail(parts []string) string {
 	return " · " + strings.Join(parts, " · ")
 }
 
-// sign is the word or, in a terminal, the sign for something.
+// sign returns the word or, in a rich view, the sign.
 func (v *View) sign(word, sign string) string {
 	if v.rich() {
 		return sign
@@ -561,7 +562,7 @@ func (v *View) sign(word, sign string) string {
 	return word
 }
 
-// forget drops what no later event will refer to; background work may continue.
+// forget drops the state that later events cannot refer to; background work may continue.
 func (v *View) forget() {
 	for _, t := range v.threads {
 		for id, b := range t.blocks {
@@ -594,7 +595,7 @@ func (v *View) flushRemoved() {
 	}
 }
 
-// flushCounts shows what was only counted.
+// flushCounts shows the pending counts.
 func (v *View) flushCounts() {
 	v.flushRemoved()
 	more := v.moreFiles
@@ -604,7 +605,7 @@ func (v *View) flushCounts() {
 	}
 }
 
-// thread returns the conversation of that id and makes it where it is new.
+// thread returns the conversation with that id and creates it if it is new.
 func (v *View) thread(id string) *thread {
 	id = cmp.Or(id, conversation.Main)
 	t := v.threads[id]
@@ -618,7 +619,7 @@ func (v *View) thread(id string) *thread {
 	return t
 }
 
-// footer shows the calls that are not over, the newest last, as far as there is room.
+// footer shows the unfinished calls, the newest last, as far as there is room.
 func (v *View) footer() {
 	v.screen.footer = nil
 	if !v.options.Rewrite {
@@ -637,10 +638,10 @@ func (v *View) footer() {
 	}
 }
 
-// footerRows is how many calls are shown at once while they run.
+// footerRows is the maximum number of running calls in the footer.
 const footerRows = 8
 
-// destination is what a network event is about.
+// destination formats the destination of a network event.
 func destination(d event.NetworkData) string {
 	host := d.Host
 	switch {

@@ -24,7 +24,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// eventOf makes an event of the main conversation.
+// eventOf returns an event of the main conversation.
 func eventOf(t *testing.T, kind string, data any) event.JSON {
 	t.Helper()
 	raw, err := json.Marshal(data)
@@ -245,13 +245,13 @@ func TestResumeContinuesWithoutGapOrRepeat(t *testing.T) {
 				require.NoError(t, v.Event(e))
 			}
 			require.NoError(t, v.Close())
-			// What the agent says is there once, wherever the cut is.
+			// The agent's text appears once, wherever the cut is.
 			require.Equal(t, agentLines(whole), agentLines(out.String()), "%s cut at %d", log, cut)
 		}
 	}
 }
 
-// agentLines are the lines of what the agent itself says.
+// agentLines returns the lines of the agent's text.
 func agentLines(shown string) []string {
 	var out []string
 	for line := range strings.Lines(shown) {
@@ -289,7 +289,7 @@ func TestATypedLineLeavesNoTrace(t *testing.T) {
 	require.Equal(t, "taken\n", emulate(t, 40, out.String()))
 }
 
-// TestTypedTextStaysApartFromStreamedText types a letter between all pieces of a text that streams.
+// TestTypedTextStaysApartFromStreamedText types a letter between all pieces of a streaming text.
 func TestTypedTextStaysApartFromStreamedText(t *testing.T) {
 	t.Parallel()
 	const said = "The quick brown fox jumps over the lazy dog.\nAnd then it sleeps until the next morning, as foxes do in winter.\n\nThe end"
@@ -372,7 +372,7 @@ func TestCommandsAndSettingsAreSentences(t *testing.T) {
 	}, terminal.Options{}))
 }
 
-// TestToolsOfAllAgentsAreReadable has inputs and results as agents have sent them.
+// TestToolsOfAllAgentsAreReadable uses inputs and results of real agents.
 func TestToolsOfAllAgentsAreReadable(t *testing.T) {
 	t.Parallel()
 	failed := tool("t", conversation.Failed)
@@ -457,8 +457,8 @@ func FuzzNothingCommandsTheTerminal(f *testing.F) {
 			if !o.Rewrite && !o.Color {
 				require.NotContains(t, shown, "\x1b")
 			}
-			// It fails where anything else than the few commands of a view is in there. The
-			// emulated terminal is wide: the view itself leaves a column free.
+			// emulate fails on any command that is not a view's. The emulated terminal is wide,
+			// because the view itself leaves a column free.
 			emulate(t, 1<<20, shown)
 		}
 		d := terminal.NewDialog(client.Question{
