@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// addresses is what a user wants to know of a running stack. What is empty is not run by it.
+// addresses has the addresses of a running stack. Parts that it does not run are empty.
 type addresses struct {
 	api        string // URL
 	worker     string // URL of its health and metrics
@@ -19,12 +19,12 @@ type addresses struct {
 	dataDir    string
 	logDir     string
 	sandbox    sandboxInfo
-	// sharedNetwork says that sandboxes use this machine's network.
+	// sharedNetwork is set if sandboxes use this machine's network.
 	sharedNetwork bool
 	took          time.Duration
 }
 
-// banner lists where everything is and what to do next.
+// banner lists the addresses and the next steps.
 func (a addresses) banner() string {
 	var b strings.Builder
 	row := func(name, value string) {
@@ -49,7 +49,7 @@ func (a addresses) banner() string {
 	return b.String()
 }
 
-// sandboxes describes where sandboxes run and what keeps them apart from this machine.
+// sandboxes describes the provider and the isolation of sandboxes.
 func (a addresses) sandboxes() string {
 	var parts []string
 	if a.sandbox.Driver != "" {
@@ -67,7 +67,7 @@ func (a addresses) sandboxes() string {
 	return strings.Join(parts, ", ")
 }
 
-// baseURL is how a client on this machine reaches a listener.
+// baseURL returns the URL of a listener for clients on this machine.
 func baseURL(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

@@ -15,73 +15,76 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
-// Config says what the stack is made of. Whatever is given an address is used where it is, and not
-// run.
+// Config configures the stack. Parts whose address is given are used there instead of being run.
 type Config struct {
-	// DataDir keeps all state between runs; it is made when missing. Required.
+	// DataDir holds all state between runs; it is created if missing. Required.
 	DataDir string
-	// Executable is the overwinter program, of which worker, api and local-modal are run as
-	// children. Required.
+	// Executable is the overwinter program, which runs worker, api and local-modal as children.
+	// Required.
 	Executable string
-	// RunnerBinary is handed to the children as OVERWINTER_RUNNER_BINARY. Default: they look for it.
+	// RunnerBinary is passed to the children as OVERWINTER_RUNNER_BINARY. Default: they look for
+	// it.
 	RunnerBinary string
-	// APIAddress is where the API listens, host:port; port 0 stands for any. Required.
+	// APIAddress is the address of the API, host:port; port 0 selects a free one. Required.
 	APIAddress string
 	// CORSOrigins are the origins of web pages that may use the API. Default: none.
 	CORSOrigins []string
-	// AllowUsers are users of this machine who may use the API and Temporal, besides this process's and root,
-	// as peeruser.Parse reads them. Default: none.
+	// AllowUsers are users of this machine that may use the API and Temporal, in addition to this
+	// process's user and root, in the syntax of peeruser.Parse. Default: none.
 	AllowUsers string
-	// DatabaseURL is a Postgres to use. Default: one is run on a private data directory.
+	// DatabaseURL is the URL of an existing Postgres. Default: the stack runs one on a private data
+	// directory.
 	DatabaseURL string
-	// TemporalAddress is a Temporal to use, host:port. Default: one is run.
+	// TemporalAddress is the address of an existing Temporal, host:port. Default: the stack runs
+	// one.
 	TemporalAddress string
 	// TemporalNamespace is the namespace in it. Default "default".
 	TemporalNamespace string
-	// TemporalBinary is the server that is run. Default: overwinter-temporal, next to Executable or
-	// in PATH.
+	// TemporalBinary is the Temporal server to run. Default: overwinter-temporal, next to
+	// Executable or in PATH.
 	TemporalBinary string
-	// TemporalPort and TemporalUIPort are the ports of the Temporal that is run; 0 stands for any.
+	// TemporalPort and TemporalUIPort are the ports of the stack's Temporal; 0 selects a free one.
 	TemporalPort, TemporalUIPort int
-	// Modal says that sandboxes come from the Modal that Environment names. Default: a local Modal
-	// is run.
+	// Modal makes sandboxes run at the Modal that Environment names. Default: the stack runs a
+	// local Modal.
 	Modal bool
-	// LocalModalPort is the port of the local Modal; 0 stands for any. Default 0.
+	// LocalModalPort is the port of the local Modal; 0 selects a free one. Default 0.
 	LocalModalPort int
-	// Isolation is the level of the local Modal: one that box.ParseIsolation knows.
+	// Isolation is the isolation level of the local Modal, in the syntax of box.ParseIsolation.
 	// Default: the best that works.
 	Isolation string
-	// SandboxNetwork is the network of its sandboxes: one that box.ParseNetwork knows. Default: a
+	// SandboxNetwork is the network of its sandboxes, in the syntax of box.ParseNetwork. Default: a
 	// separate one if possible.
 	SandboxNetwork string
-	// SandboxHostPorts are the ports of this machine's loopback interface that they can
-	// reach, as hostports.Parse reads them. Default: none.
+	// SandboxHostPorts are the ports of this machine's loopback interface that they can reach, in
+	// the syntax of hostports.Parse. Default: none.
 	SandboxHostPorts string
-	// SandboxLimits are those of each of its sandboxes; zero values are the local Modal's defaults.
+	// SandboxLimits are the limits of each sandbox; zero values select the local Modal's defaults.
 	SandboxLimits box.Limits
 	// DrainTimeout is how long a stop waits for running turns before it interrupts them. Default 0.
 	DrainTimeout time.Duration
-	// SecretKey encrypts secrets in the database: 32 bytes in base64. Default: one is made at the
-	// first run and kept in DataDir.
+	// SecretKey encrypts secrets in the database: 32 bytes in base64. Default: generated at the
+	// first run and stored in DataDir.
 	SecretKey secret.Value
-	// LogLevel is handed to worker, api and local Modal. Default info.
+	// LogLevel is the log level of worker, api and local Modal. Default info.
 	LogLevel slog.Level
-	// Environment is this process's, as NAME=value; the children get what they need of it.
+	// Environment is this process's environment, as NAME=value; children get only selected
+	// variables.
 	Environment []string
-	// Migrate brings the database to the version that this build needs. Required.
+	// Migrate migrates the database to the schema of this build. Required.
 	Migrate func(ctx context.Context, databaseURL string) error
-	// LoopbackURLs returns the stored URLs that lead to this machine's loopback interface. Only Examine calls
-	// it. Default: they are not looked at.
+	// LoopbackURLs returns the stored URLs that point to this machine's loopback interface. Only
+	// Examine calls it. Default: stored URLs are not checked.
 	LoopbackURLs func(ctx context.Context, databaseURL, secretKey string) ([]LoopbackURL, error)
-	// Output is where the banner goes, and the lines of children that matter. Default: discarded.
+	// Output receives the banner and the important lines of children. Default: discarded.
 	Output io.Writer
 	// Color allows terminal escapes in Output. Default false.
 	Color bool
-	// Logger receives what the supervisor does. Default: discarded.
+	// Logger receives the supervisor's log. Default: discarded.
 	Logger *slog.Logger
 }
 
-// Validate names the first field that is missing or out of bounds.
+// Validate returns an error about the first field that is missing or out of bounds.
 func (c Config) Validate() error {
 	if c.DataDir == "" {
 		return errors.New("the data directory is not set: use --data-dir")
@@ -125,7 +128,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// environment returns the named variables of the environment, those that are set.
+// environment returns those of the named variables that are set.
 func (c Config) environment(names ...string) []string {
 	var kept []string
 	for _, pair := range c.Environment {
@@ -139,7 +142,7 @@ func (c Config) environment(names ...string) []string {
 	return kept
 }
 
-// plainEnvironment is what a program that knows nothing of overwinter gets.
+// plainEnvironment returns the environment of programs that are not overwinter's.
 func (c Config) plainEnvironment() []string {
 	return c.environment("PATH", "HOME", "TMPDIR", "TZ", "LANG")
 }

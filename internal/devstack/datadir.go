@@ -19,14 +19,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/privatedir"
 )
 
-// dataDir is the stack's directory, locked for this process.
+// dataDir is the stack's data directory, locked by this process.
 type dataDir struct {
 	path string
 	lock *os.File
 }
 
-// openDataDir makes the directory when it is missing and takes it for this process. Its errors are
-// sentences for the user.
+// openDataDir creates the directory if it is missing and locks it for this process. Its errors are
+// messages for the user.
 func openDataDir(path string) (_ *dataDir, err error) {
 	path, err = filepath.Abs(path)
 	if err != nil {
@@ -62,8 +62,8 @@ func openDataDir(path string) (_ *dataDir, err error) {
 	return d, nil
 }
 
-// dataDirMode is private, but root's lets other users pass: Postgres refuses to run as root, and its
-// directory is below. Everything else below is private.
+// dataDirMode is private, except that other users can traverse root's: Postgres refuses to run as
+// root, and its directory is below. Everything else below is private.
 func dataDirMode() fs.FileMode {
 	if os.Geteuid() == 0 {
 		return 0o711
@@ -71,8 +71,8 @@ func dataDirMode() fs.FileMode {
 	return 0o700
 }
 
-// takeLock makes this process the only one that uses the directory. The kernel drops the lock with
-// the process.
+// takeLock makes this process the exclusive user of the directory. The kernel releases the lock
+// when the process ends.
 func (d *dataDir) takeLock() error {
 	path := d.join("lock")
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -81,7 +81,7 @@ func (d *dataDir) takeLock() error {
 	}
 	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		holder, _ := os.ReadFile(path) // only to say more
+		holder, _ := os.ReadFile(path) // only for the error message
 		return errors.Join(fmt.Errorf("data directory %s is in use by another `overwinter dev` (process %s): stop that one, or choose another with --data-dir",
 			d.path, strings.TrimSpace(string(holder))), file.Close())
 	}
@@ -98,8 +98,8 @@ func (d *dataDir) takeLock() error {
 	return nil
 }
 
-// close gives the lock up by name: closing the file alone leaves it with whatever process is just
-// being started, until that has become another program.
+// close unlocks explicitly: closing the file alone would leave the lock with a process that is
+// being started, until it has executed its program.
 func (d *dataDir) close() error {
 	return errors.Join(unix.Flock(int(d.lock.Fd()), unix.LOCK_UN), d.lock.Close())
 }
@@ -108,7 +108,7 @@ func (d *dataDir) join(elem ...string) string {
 	return filepath.Join(append([]string{d.path}, elem...)...)
 }
 
-// secretKey returns the key that is kept in the directory, made at the first call.
+// secretKey returns the key stored in the directory, which the first call generates.
 func (d *dataDir) secretKey() (string, error) {
 	const bytes = 32
 	key, err := d.secret("secret.key", func() string {
@@ -125,7 +125,7 @@ func (d *dataDir) secretKey() (string, error) {
 	return key, nil
 }
 
-// password returns the password that a file keeps, made at the first call.
+// password returns the password stored in a file, which the first call generates.
 func (d *dataDir) password(file string) (string, error) {
 	return d.secret(file, func() string {
 		password := make([]byte, 24)
@@ -134,7 +134,8 @@ func (d *dataDir) password(file string) (string, error) {
 	})
 }
 
-// secret returns the content of a file that only this user can read, and makes it when missing.
+// secret returns the content of a file that only this user can read, and creates it if it is
+// missing.
 func (d *dataDir) secret(name string, generate func() string) (string, error) {
 	content, err := os.ReadFile(d.join(name))
 	if err == nil {
@@ -147,7 +148,7 @@ func (d *dataDir) secret(name string, generate func() string) (string, error) {
 	return value, d.write(name, value+"\n")
 }
 
-// write replaces a file so that a reader sees all of it or what was there before.
+// write replaces a file atomically.
 func (d *dataDir) write(name, content string) error {
 	if err := durable.WriteFile(d.join(name), []byte(content)); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
@@ -155,7 +156,7 @@ func (d *dataDir) write(name, content string) error {
 	return nil
 }
 
-// rememberedPorts are those that no flag sets and that should stay the same from run to run.
+// rememberedPorts are the ports that no flag sets and that should stay the same across runs.
 type rememberedPorts struct {
 	Postgres   int `json:"postgres,omitempty"`
 	LocalModal int `json:"localModal,omitempty"`
@@ -165,7 +166,7 @@ type rememberedPorts struct {
 func (d *dataDir) readPorts() rememberedPorts {
 	var ports rememberedPorts
 	if content, err := os.ReadFile(d.join("ports.json")); err == nil {
-		_ = json.Unmarshal(content, &ports) // what cannot be read is chosen again
+		_ = json.Unmarshal(content, &ports) // unreadable ports are chosen again
 	}
 	return ports
 }
@@ -178,7 +179,7 @@ func (d *dataDir) writePorts(ports rememberedPorts) error {
 	return d.write("ports.json", string(content)+"\n")
 }
 
-// reason strips the path from a file error, for sentences that name it already.
+// reason strips the path from a file error, for messages that already name it.
 func reason(err error) error {
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {

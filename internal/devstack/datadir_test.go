@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a version before, or the user, left open to others is closed at the start.
+// Files that an earlier version or the user left accessible to others are closed at the start.
 func TestDataDirectoryIsTightened(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -1,12 +1,12 @@
-// Package devstack is the supervisor of `overwinter dev`: the whole system on one machine, as child
-// processes on one data directory.
+// Package devstack is the supervisor of `overwinter dev`: it runs the whole system on one machine,
+// as child processes with one data directory.
 //
 //	             ┌─▶ Postgres ─▶ database ─▶ migrations ─┐     ┌─▶ worker ─┐
 //	lock, ports ─┼─▶ Temporal and its UI ────────────────┼─▶───┤           ├─▶ banner ─▶ … ─▶ stop
 //	             └─▶ local Modal ────────────────────────┘     └─▶ api ────┘
 //
-// It stops in the order api, worker, local Modal, Temporal, Postgres. How one child is run, watched
-// and ended is the business of package child.
+// It stops the children in the order api, worker, local Modal, Temporal, Postgres. Package child
+// runs, monitors and ends a single child.
 //
 // # The data directory
 //
@@ -23,16 +23,16 @@
 //
 // # Invariants
 //
-//   - One dev per data directory: the lock is held from before anything is read until after the last
-//     child is gone. The kernel drops it with the process.
-//   - Before anything is started, what an earlier dev left running is ended.
-//   - What is missing (programs, ports, rights) is found out before the first child is started, and
-//     said in one sentence.
-//   - Everything listens on loopback, but for the API when --api-address says otherwise. Postgres
-//     wants a password, so that a sandbox, which shares the machine's network, cannot enter.
-//   - Files with secrets are readable by their owner alone, whatever the mode of the directory. As
-//     root the directory itself is opened for passing through, so that Postgres's user reaches its own.
-//   - The local Modal, whose children the sandboxes are, gets none of the secrets.
+//   - One dev per data directory: the lock is held from before anything is read until after the
+//     last child has ended. The kernel releases it when the process ends.
+//   - Before anything is started, processes that an earlier dev left running are ended.
+//   - Missing requirements (programs, ports, permissions) are detected before the first child is
+//     started, and reported in one sentence.
+//   - Everything listens on loopback, except the API if --api-address differs. Postgres requires a
+//     password, so that a sandbox that shares the machine's network cannot connect.
+//   - Files with secrets are readable only by their owner, whatever the mode of the directory. As
+//     root, other users can traverse the directory, so that Postgres's user reaches its own.
+//   - The local Modal, the parent of the sandboxes, gets none of the secrets.
 //
 // # When things fail
 //

@@ -20,7 +20,7 @@ func (b bundle) stack(c devstack.Config) *devstack.Stack {
 	return stack
 }
 
-// fails runs a stack that must not come up and returns the one sentence why.
+// fails runs a stack that must fail to start and returns its error.
 func (b bundle) fails(c devstack.Config) string {
 	b.t.Helper()
 	err := b.stack(c).Run(b.t.Context())

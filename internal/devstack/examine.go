@@ -18,12 +18,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 )
 
-// checkTimeout bounds the look at something that another process answers for.
+// checkTimeout bounds a check that depends on another process.
 const checkTimeout = 10 * time.Second
 
-// Examine looks at all that the stack needs of this machine and changes nothing: the probe of sandboxes
-// works in its own directory, which it removes. The findings are in the order in which a start needs
-// the things.
+// Examine checks the stack's requirements of this machine and changes nothing: the probe of
+// sandboxes works in its own directory, which it removes. The findings are in the order in which a
+// start needs them.
 func Examine(ctx context.Context, c Config) ([]Finding, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -49,14 +49,15 @@ func Examine(ctx context.Context, c Config) ([]Finding, error) {
 	return append(findings, examineTools(ctx)...), nil
 }
 
-// lockedBy returns the process id of the dev that uses a data directory, "" when none does.
+// lockedBy returns the process id of the dev that uses a data directory, "" if none does.
 func lockedBy(dir string) string {
 	file, err := os.Open(filepath.Join(dir, "lock"))
 	if err != nil {
 		return ""
 	}
 	defer func() { _ = file.Close() }() // read only
-	// A shared lock goes with the file and keeps no dev from starting for longer than this call.
+	// Closing the file releases the shared lock, so it blocks the start of a dev only during this
+	// call.
 	if !errors.Is(unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK) {
 		return ""
 	}
@@ -67,7 +68,7 @@ func lockedBy(dir string) string {
 	return "unknown"
 }
 
-// examineDataDir looks whether the directory can be used, or made.
+// examineDataDir checks whether the directory can be used or created.
 func examineDataDir(dir, running string) Finding {
 	const check = "data directory"
 	choose := "choose another with --data-dir"
@@ -94,8 +95,8 @@ func examineDataDir(dir, running string) Finding {
 	}
 }
 
-// tryWrite makes a directory in dir and removes it: permissions do not show that a file system is
-// read-only, or that root itself cannot write to it.
+// tryWrite creates a directory in dir and removes it, because permissions do not show that a file
+// system is read-only or that even root cannot write to it.
 func tryWrite(dir string) error {
 	trial, err := os.MkdirTemp(dir, ".overwinter-doctor-")
 	if err != nil {
@@ -104,7 +105,7 @@ func tryWrite(dir string) error {
 	return os.Remove(trial)
 }
 
-// existing is the path, or its nearest parent that is there.
+// existing returns the path, or its nearest existing parent.
 func existing(path string) string {
 	for {
 		if _, err := os.Stat(path); err == nil || path == filepath.Dir(path) {
@@ -114,7 +115,7 @@ func existing(path string) string {
 	}
 }
 
-// examinePorts looks whether the ports that were asked for are free. A stack that runs has them itself.
+// examinePorts checks whether the requested ports are free. A running stack uses them itself.
 func examinePorts(ctx context.Context, c Config, running bool) []Finding {
 	if running {
 		return []Finding{okay("ports", "in use by the running `overwinter dev`")}
@@ -123,7 +124,7 @@ func examinePorts(ctx context.Context, c Config, running bool) []Finding {
 		host, flag string
 		port       int
 	}
-	host, port, _ := net.SplitHostPort(c.APIAddress) // Validate has read it
+	host, port, _ := net.SplitHostPort(c.APIAddress) // checked by Validate
 	apiPort, _ := strconv.Atoi(port)
 	wanted := []request{{host, "--api-address", apiPort}}
 	if c.TemporalAddress == "" {
@@ -151,7 +152,7 @@ func examinePorts(ctx context.Context, c Config, running bool) []Finding {
 	return findings
 }
 
-// examineDatabase looks for the Postgres that the stack would run, or at the one it was given.
+// examineDatabase checks the Postgres that the stack would run, or the given one.
 func examineDatabase(ctx context.Context, c Config, dir string) Finding {
 	const check = "Postgres"
 	if c.DatabaseURL != "" {
@@ -185,20 +186,20 @@ func examineDatabase(ctx context.Context, c Config, dir string) Finding {
 	return okay(check, "version %d in %s", install.major, install.binDir)
 }
 
-// maxClockDifference is what this machine's clock and Postgres's may differ by without a word.
+// maxClockDifference is the tolerated difference between the clocks of this machine and Postgres.
 const maxClockDifference = 2 * time.Second
 
-// examineGivenDatabase looks whether a Postgres can be used, without migrating it.
+// examineGivenDatabase checks whether a Postgres can be used, without migrating it.
 func examineGivenDatabase(ctx context.Context, url string) (found Finding) {
 	const check = "Postgres"
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	connection, err := pgx.Connect(ctx, url)
 	if err != nil {
-		// pgx leaves the password out of what it says.
+		// pgx omits the password from its errors.
 		return missing(check, fmt.Sprintf("--database-url: %v", err))
 	}
-	defer func() { _ = connection.Close(context.WithoutCancel(ctx)) }() // nothing is under way
+	defer func() { _ = connection.Close(context.WithoutCancel(ctx)) }() // no call is in progress
 	var version int
 	var superuser, readOnly bool
 	var now time.Time
@@ -226,7 +227,7 @@ func examineGivenDatabase(ctx context.Context, url string) (found Finding) {
 	}
 }
 
-// examineTemporal looks for the server that the stack would run, or asks the one it was given.
+// examineTemporal checks the server that the stack would run, or the given one.
 func examineTemporal(ctx context.Context, c Config) Finding {
 	const check = "Temporal"
 	if c.TemporalAddress == "" {
@@ -259,7 +260,7 @@ func examineSandboxes(ctx context.Context, c Config, dir string) ([]Finding, rea
 	if err != nil {
 		return []Finding{missing(check, fmt.Sprintf("not tried: %v", reason(err)))}, reachesPorts
 	}
-	defer func() { _ = os.RemoveAll(trial) }() // what cannot be removed is empty but for the probe
+	defer func() { _ = os.RemoveAll(trial) }() // a directory that cannot be removed contains only the probe
 	runtime, err := box.Open(ctx, box.Options{Dir: trial, Isolation: level, Network: network, Limits: c.SandboxLimits, Logger: c.Logger})
 	if unsupported, ok := errors.AsType[*box.UnsupportedError](err); ok {
 		return []Finding{unsupportedFinding(unsupported)}, reachesPorts
@@ -290,7 +291,7 @@ func examineSandboxes(ctx context.Context, c Config, dir string) ([]Finding, rea
 	return findings, reach
 }
 
-// unsupportedFinding reports what prevents every level that was tried.
+// unsupportedFinding reports the obstacles of every level that was tried.
 func unsupportedFinding(e *box.UnsupportedError) Finding {
 	reasons := make([]string, 0, len(e.Refusals))
 	for _, r := range e.Refusals {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a laptop with a few sessions uses. Below the first of each pair the stack cannot be expected to
-// work for long, below the second it is worth a word.
+// Resources of a laptop with a few sessions. Below the first value of each pair the stack will
+// probably fail soon; below the second a warning is appropriate.
 const (
 	leastDisk, enoughDisk     = 1 << 30, 10 << 30
 	leastInodes, enoughInodes = 20_000, 200_000
@@ -34,7 +34,7 @@ func examineSystem() Finding {
 	return okay("system", "Linux %s, %s, %d CPUs, as %s", unix.ByteSliceToString(name.Release[:]), runtime.GOARCH, runtime.NumCPU(), who)
 }
 
-// examineDisk looks at the file system of the data directory.
+// examineDisk checks the file system of the data directory.
 func examineDisk(dir string) Finding {
 	const check = "disk"
 	var st unix.Statfs_t
@@ -44,7 +44,7 @@ func examineDisk(dir string) Finding {
 	}
 	free := st.Bavail * uint64(st.Bsize)
 	detail := fmt.Sprintf("%s free", size(free))
-	if st.Files > 0 { // some file systems have no fixed number
+	if st.Files > 0 { // some file systems have no fixed number of inodes
 		detail += fmt.Sprintf(", %d inodes", st.Ffree)
 	}
 	detail += " at " + place
@@ -60,7 +60,7 @@ func examineDisk(dir string) Finding {
 	}
 }
 
-// examineMemory looks at what programs can still get.
+// examineMemory checks the available memory.
 func examineMemory() Finding {
 	const check = "memory"
 	available, err := availableMemory()
@@ -98,8 +98,8 @@ func availableMemory() (uint64, error) {
 // clockUnsynchronized is STA_UNSYNC of adjtimex(2).
 const clockUnsynchronized = 0x40
 
-// examineClock asks the kernel whether something keeps its clock right. Temporal's timers and the
-// certificates of every https server depend on it.
+// examineClock asks the kernel whether its clock is synchronized. Temporal's timers and the
+// validation of https certificates depend on the clock.
 func examineClock() Finding {
 	const check = "clock"
 	var t unix.Timex
@@ -112,7 +112,8 @@ func examineClock() Finding {
 	return okay(check, "synchronized")
 }
 
-// examineTools looks for what agents and workspaces need in addition to the stack itself.
+// examineTools looks for the programs that agents and workspaces need in addition to the stack
+// itself.
 func examineTools(ctx context.Context) []Finding {
 	tools := []struct {
 		name, purpose, remedy string
@@ -143,7 +144,7 @@ func examineTool(ctx context.Context, name, purpose, remedy string) Finding {
 	return okay(name, "%s, %s", line, path)
 }
 
-// size is bytes for people.
+// size formats a number of bytes.
 func size(n uint64) string {
 	if n >= 1<<30 {
 		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))

@@ -11,14 +11,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/hostports"
 )
 
-// LoopbackURL is a stored URL that leads to this machine's loopback interface.
+// LoopbackURL is a stored URL that points to this machine's loopback interface.
 type LoopbackURL struct {
 	Holder  string // "secret OPENAI_BASE_URL", "profile local: OPENAI_BASE_URL"
 	Address string // host and port
 	Port    uint16
 }
 
-// reach is what sandboxes reach of this machine's loopback interface.
+// reach describes which ports of this machine's loopback interface sandboxes reach.
 type reach int
 
 const (
@@ -27,7 +27,7 @@ const (
 	reachesAll                  // they share the machine's network
 )
 
-// examineURLs looks for stored URLs that lead to this machine and that sandboxes do not reach.
+// examineURLs looks for stored URLs that point to this machine and that sandboxes cannot reach.
 func examineURLs(ctx context.Context, c Config, dir string, running bool, reach reach) []Finding {
 	const check = "base URLs"
 	if c.LoopbackURLs == nil {
@@ -83,7 +83,7 @@ func examineURLs(ctx context.Context, c Config, dir string, running bool, reach 
 	return findings
 }
 
-// storedAccess returns where the database is and the key of its secrets, without making either.
+// storedAccess returns the URL of the database and the key of its secrets, without creating either.
 func storedAccess(c Config, dir string, running bool) (database, key string, err error) {
 	if key = c.SecretKey.Reveal(); key == "" {
 		content, err := os.ReadFile(filepath.Join(dir, "secret.key"))

@@ -2,27 +2,27 @@ package devstack
 
 import "fmt"
 
-// Verdict is what a look at one thing of the machine comes to.
+// Verdict is the result of one check.
 type Verdict string
 
 // The verdicts, best first.
 const (
-	// OK needs nothing.
+	// OK requires no action.
 	OK Verdict = "ok"
-	// Warning works, with a drawback that Detail names.
+	// Warning means that the stack works, with a drawback that Detail names.
 	Warning Verdict = "warning"
-	// Missing keeps `overwinter dev` from starting, or from working.
+	// Missing prevents `overwinter dev` from starting or working.
 	Missing Verdict = "missing"
 )
 
-// Finding is what was seen of one thing that the stack needs.
+// Finding is the result of checking one requirement of the stack.
 type Finding struct {
-	// Check names the thing: "Postgres", "disk".
+	// Check names the requirement: "Postgres", "disk".
 	Check   string  `json:"check"`
 	Verdict Verdict `json:"verdict"`
-	// Detail is what was seen, in one line.
+	// Detail describes the finding in one line.
 	Detail string `json:"detail"`
-	// Remedies are commands, flags or steps that help, best first; none when there is nothing to do.
+	// Remedies are commands, flags or steps that help, best first; empty if no action is needed.
 	Remedies []string `json:"remedies,omitempty"`
 }
 

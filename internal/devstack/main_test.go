@@ -34,8 +34,8 @@ import (
 // all packages' tests share it.
 const waitLimit = 2 * time.Minute
 
-// TestMain lets this program play overwinter and overwinter-temporal, next to a real Postgres, and
-// a dev that is to be killed.
+// TestMain lets this program act as overwinter and overwinter-temporal, next to a real Postgres,
+// and as a dev that is killed.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		if err := play(os.Args[1], os.Args[2:]); err != nil {
@@ -47,7 +47,8 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// note is where played programs write what happens to them: next to the program.
+// note appends an entry to the file in which simulated programs record their events, next to the
+// program.
 func note(line string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -114,7 +115,7 @@ func playTemporal(ctx context.Context, listener net.Listener) error {
 	return server.Serve(listener)
 }
 
-// playHTTP answers that it is ready, and with its environment.
+// playHTTP responds that it is ready, and with its environment.
 func playHTTP(ctx context.Context, listener net.Listener) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -131,7 +132,7 @@ func playHTTP(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// config is a stack of played programs on ports that are free, with a table as its migration.
+// config returns a stack of simulated programs on free ports, with a table as its migration.
 func config(dataDir string, output io.Writer) devstack.Config {
 	self, err := os.Executable()
 	if err != nil {
@@ -188,7 +189,7 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// bundle is a directory with a copy of this program, so that its processes and notes are its own.
+// bundle is a directory with a copy of this program, so that its processes and notes are separate.
 type bundle struct {
 	t       *testing.T
 	dir     string
@@ -200,7 +201,7 @@ type bundle struct {
 func setup(t *testing.T) bundle {
 	t.Helper()
 	dir := t.TempDir()
-	// As root, Postgres runs as another user, who must be able to pass.
+	// As root, Postgres runs as another user, which must be able to traverse the directory.
 	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
 	require.NoError(t, os.Chmod(dir, 0o755))
 	self, err := os.Executable()
@@ -254,7 +255,7 @@ func (b bundle) run(c devstack.Config) *running {
 	return r
 }
 
-// end stops the stack and wants no error.
+// end stops the stack and requires that it returns no error.
 func (r *running) end() {
 	r.b.t.Helper()
 	r.stop()
@@ -266,7 +267,7 @@ func (r *running) end() {
 	}
 }
 
-// url is where the database of the stack is.
+// url returns the URL of the stack's database.
 func (b bundle) url() string {
 	b.t.Helper()
 	content, err := os.ReadFile(filepath.Join(b.dataDir, "database-url"))
@@ -274,7 +275,7 @@ func (b bundle) url() string {
 	return strings.TrimSpace(string(content))
 }
 
-// pid is the process of a child, as noted in the data directory; 0 when there is none.
+// pid returns the process id of a child from the data directory; 0 if there is none.
 func (b bundle) pid(name string) int {
 	b.t.Helper()
 	content, err := os.ReadFile(filepath.Join(b.dataDir, "run", name+".json"))
@@ -287,10 +288,11 @@ func (b bundle) pid(name string) int {
 	return r.PID
 }
 
-// processes lists what runs this bundle's program or works in its directory, from /proc.
+// processes lists the processes that run this bundle's program or work in its directory, from
+// /proc.
 func (b bundle) processes() []int {
 	var found []int
-	entries, _ := os.ReadDir("/proc") // nothing found fails the tests that look for something
+	entries, _ := os.ReadDir("/proc") // tests that expect processes fail if none is found
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
 		if err != nil {
@@ -305,7 +307,7 @@ func (b bundle) processes() []int {
 	return found
 }
 
-// notes are what the played programs wrote.
+// notes returns the notes of the simulated programs.
 func (b bundle) notes() []string {
 	content, err := os.ReadFile(filepath.Join(b.dir, "notes"))
 	if err != nil {

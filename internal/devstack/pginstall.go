@@ -13,10 +13,10 @@ import (
 	"strings"
 )
 
-// oldestPostgres is the least major version that the stack is tried with.
+// oldestPostgres is the minimum major version that is supported.
 const oldestPostgres = 15
 
-// installHint says how to get Postgres.
+// installHint explains how to install Postgres.
 const installHint = "install it (on Debian and Ubuntu: apt-get install postgresql), or give the address of a running one with --database-url"
 
 // pgInstall is an installed Postgres server.
@@ -48,7 +48,7 @@ func findPostgres(ctx context.Context) ([]pgInstall, error) {
 
 	var installs []pgInstall
 	for _, dir := range dirs {
-		// Links lead to the directory where initdb finds its companions.
+		// Links are resolved to the directory in which initdb finds the other programs.
 		path, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres"))
 		if err != nil {
 			continue
@@ -74,8 +74,8 @@ func findPostgres(ctx context.Context) ([]pgInstall, error) {
 	return installs, nil
 }
 
-// choosePostgres returns the install for a data directory of that major version, or the newest when
-// there is none yet (0).
+// choosePostgres returns the installation for a data directory of that major version, or the newest
+// one if there is no directory yet (0).
 func choosePostgres(installs []pgInstall, major int, dataDir string) (pgInstall, error) {
 	if len(installs) == 0 {
 		return pgInstall{}, errors.New("PostgreSQL is not installed: " + installHint)

@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// adminName is the superuser that initdb makes. Only the supervisor connects as it.
+	// adminName is the superuser that initdb creates. Only the supervisor connects as it.
 	adminName = "overwinter"
-	// roleName is the role of worker, api and migrations: it owns the database and what is in it, and
-	// nothing else. A statement smuggled into one of them reads no file and starts no program.
+	// roleName is the role of worker, api and migrations: it owns the database and its content, and
+	// nothing else. An SQL injection into one of them cannot read files or start programs.
 	roleName = "overwinter_app"
 	// databaseName is the name of the database.
 	databaseName = "overwinter"
 )
 
-// createDatabase makes overwinter's role and database where they are missing.
+// createDatabase creates overwinter's role and database if they are missing.
 func (s *postgresServer) createDatabase(ctx context.Context) (err error) {
 	connection, err := pgx.Connect(ctx, s.adminURL("postgres"))
 	if err != nil {
@@ -54,8 +54,9 @@ func (s *postgresServer) createDatabase(ctx context.Context) (err error) {
 	}
 }
 
-// handOver gives a database that belongs to the superuser, as it did once, to the role. The database
-// itself comes last, in the same transaction, so that a start that is killed does it again.
+// handOver transfers a database that belongs to the superuser, as in earlier versions, to the role.
+// The database itself is transferred last, in the same transaction, so that the next start repeats
+// an interrupted transfer.
 func (s *postgresServer) handOver(ctx context.Context) (err error) {
 	connection, err := pgx.Connect(ctx, s.adminURL(databaseName))
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"syscall"
 )
 
-// pgUser is who Postgres runs as.
+// pgUser is the user that Postgres runs as.
 type pgUser struct {
 	name       string
-	credential *syscall.Credential // nil: as this process
+	credential *syscall.Credential // nil for the user of this process
 }
 
-// choosePGUser returns this user, unless that is root, whom Postgres refuses: then the owner of the
-// directory if there is one already, else postgres, else the user nobody.
+// choosePGUser returns this user, except for root, which Postgres refuses: then it returns the
+// owner of the directory if it exists, else the user postgres, else the user nobody.
 func choosePGUser(directory string) (pgUser, error) {
 	owner, exists, err := ownerOf(directory)
 	if err != nil {
@@ -66,7 +66,7 @@ func ownerOf(path string) (_ *syscall.Credential, exists bool, _ error) {
 	return &syscall.Credential{Uid: stat.Uid, Gid: stat.Gid}, true, nil
 }
 
-// own gives a directory to the user.
+// own changes the owner of a directory to the user.
 func (u pgUser) own(directory string) error {
 	if u.credential == nil {
 		return nil
@@ -77,7 +77,8 @@ func (u pgUser) own(directory string) error {
 	return nil
 }
 
-// checkReach returns a sentence when the user cannot pass through a directory on the way to path.
+// checkReach returns an error for the user if pgUser cannot traverse a directory on the way to
+// path.
 func (u pgUser) checkReach(path string) error {
 	if u.credential == nil {
 		return nil

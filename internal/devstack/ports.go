@@ -13,16 +13,16 @@ import (
 
 const loopback = "127.0.0.1"
 
-// Free ports are taken from below those that kernels hand out to outgoing connections: there a
-// client that tries again while its server is down could connect to itself and keep the port.
+// Free ports are chosen below the range that kernels assign to outgoing connections. In that range,
+// a client that retries while its server is down could connect to itself and keep the port.
 const (
 	firstFreePort = 20000
 	freePortCount = 10000
 )
 
-// portChooser hands out ports, each once, until it is closed. Several stacks of a machine may start at the same time, and a
-// part listens only some seconds after its port was chosen. A chooser therefore reserves the ports that it found until it
-// is closed.
+// portChooser assigns ports, each once, until it is closed. Several stacks of a machine may start
+// at the same time, and a part listens only some seconds after its port was chosen. A chooser
+// therefore reserves its ports until it is closed.
 type portChooser struct {
 	taken    map[int]bool
 	reserved []net.Listener
@@ -36,8 +36,9 @@ func (c *portChooser) close() {
 	}
 }
 
-// reserve reports whether no other chooser of this machine has reserved the port. The reservation is a socket in Linux's
-// abstract namespace: it ends with the process, whatever happens to it. Elsewhere there are none.
+// reserve reports whether no other chooser of this machine has reserved the port. The reservation
+// is a socket in Linux's abstract namespace, which always ends with the process. On other systems
+// there are no reservations.
 func (c *portChooser) reserve(ctx context.Context, port int) bool {
 	if runtime.GOOS != "linux" {
 		return true
@@ -50,8 +51,8 @@ func (c *portChooser) reserve(ctx context.Context, port int) bool {
 	return true
 }
 
-// choose returns the wanted port of the host if it is free, or finds one when wanted is 0. Its
-// errors are sentences that name the flag.
+// choose returns the wanted port of the host if it is free, or finds one if wanted is 0. Its errors
+// name the flag.
 func (c *portChooser) choose(ctx context.Context, host string, wanted, preferred int, flag string) (int, error) {
 	if wanted == 0 {
 		return c.free(ctx, host, preferred)

@@ -41,7 +41,7 @@ func TestAPortThatIsTakenIsLeft(t *testing.T) {
 	require.ErrorContains(t, err, "--some-port")
 }
 
-// TestStacksThatStartAtTheSameTimeGetOtherPorts: the parts of neither listen yet.
+// TestStacksThatStartAtTheSameTimeGetOtherPorts starts two stacks whose parts do not listen yet.
 func TestStacksThatStartAtTheSameTimeGetOtherPorts(t *testing.T) {
 	t.Parallel()
 	first, second := newPortChooser(), newPortChooser()

@@ -26,14 +26,14 @@ type postgresServer struct {
 	install   pgInstall
 	user      pgUser
 	directory string
-	exists    bool // the directory was made by an earlier run
+	exists    bool // an earlier run created the directory
 	port      int
 	password  string // of the role
 	admin     string // the superuser's password
 	config    Config
 }
 
-// newPostgresServer finds out which installed Postgres is run, and as whom. Its errors are sentences
+// newPostgresServer selects the installed Postgres to run, and its user. Its errors are messages
 // for the user.
 func newPostgresServer(ctx context.Context, c Config, dir *dataDir, port int) (*postgresServer, error) {
 	s := &postgresServer{directory: dir.join("postgres"), port: port, config: c}
@@ -64,7 +64,8 @@ func newPostgresServer(ctx context.Context, c Config, dir *dataDir, port int) (*
 	return s, nil
 }
 
-// prepare makes the data directory at the first run, and ends what a later one finds running on it.
+// prepare creates the data directory at the first run; later runs end a server that still runs on
+// it.
 func (s *postgresServer) prepare(ctx context.Context) error {
 	if !s.exists {
 		if err := s.create(ctx); err != nil {
@@ -78,7 +79,7 @@ func (s *postgresServer) prepare(ctx context.Context) error {
 	return nil
 }
 
-// clusterVersion returns the major version that made a data directory, 0 when there is none.
+// clusterVersion returns the major version that created a data directory, 0 if there is none.
 func clusterVersion(directory string) (int, error) {
 	content, err := os.ReadFile(directory + "/PG_VERSION")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -97,8 +98,8 @@ func clusterVersion(directory string) (int, error) {
 	return major, nil
 }
 
-// letThrough makes sure that Postgres's user can reach the data directory. Only the stack's own
-// directory is opened for that, and only for passing through: all else in it is private by itself.
+// letThrough makes sure that Postgres's user can reach the data directory. It only makes the
+// stack's own directory traversable; everything else in it is private.
 func (s *postgresServer) letThrough(dir *dataDir) error {
 	if s.user.credential == nil {
 		return nil
@@ -115,8 +116,8 @@ func (s *postgresServer) letThrough(dir *dataDir) error {
 	return s.user.checkReach(s.directory)
 }
 
-// create runs initdb aside and moves the result into place, so that a killed first start leaves
-// nothing that looks like a data directory.
+// create runs initdb in a temporary directory and moves the result into place, so that a killed
+// first start leaves nothing that looks like a data directory.
 func (s *postgresServer) create(ctx context.Context) error {
 	part := s.directory + ".part"
 	if err := os.RemoveAll(part); err != nil {
@@ -149,8 +150,8 @@ func (s *postgresServer) create(ctx context.Context) error {
 	return nil
 }
 
-// passwordPipe returns a pipe that holds the superuser's password and nothing after it. It belongs to Postgres's
-// user, since initdb opens its stdin once more by name.
+// passwordPipe returns a pipe that contains only the superuser's password. It belongs to Postgres's
+// user, because initdb reopens its stdin by name.
 func (s *postgresServer) passwordPipe() (_ *os.File, err error) {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -167,7 +168,7 @@ func (s *postgresServer) passwordPipe() (_ *os.File, err error) {
 	return read, nil
 }
 
-// endLeftover ends a server that still runs on the data directory though its supervisor is dead.
+// endLeftover ends a server that still runs on the data directory although its supervisor is dead.
 func (s *postgresServer) endLeftover(ctx context.Context) error {
 	content, err := os.ReadFile(s.directory + "/postmaster.pid")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -179,10 +180,10 @@ func (s *postgresServer) endLeftover(ctx context.Context) error {
 	first, _, _ := strings.Cut(string(content), "\n")
 	pid, _ := strconv.Atoi(first)
 	if pid <= 1 {
-		return nil // Postgres itself says what is wrong with the file
+		return nil // Postgres itself reports the problem with the file
 	}
 	return child.EndProcess(ctx, pid, syscall.SIGQUIT, func() bool {
-		// The server, like none other, works in its data directory.
+		// Only the server has the data directory as its working directory.
 		workDir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
 		return err == nil && workDir == s.directory
 	})
@@ -207,7 +208,7 @@ func (s *postgresServer) spec() child.Spec {
 			Env:        s.config.plainEnvironment(),
 			Dir:        s.directory,
 			Credential: s.user.credential,
-			// Immediate shutdown: the server takes its own processes with it, and the next start
+			// Immediate shutdown: the server ends its own processes too, and the next start
 			// recovers from the write-ahead log.
 			DeathSignal: syscall.SIGQUIT,
 		},
@@ -219,10 +220,10 @@ func (s *postgresServer) spec() child.Spec {
 	}
 }
 
-// url is where the database is, for all but the supervisor.
+// url returns the URL of the database, for all parts except the supervisor.
 func (s *postgresServer) url() string { return s.urlOf(roleName, s.password, databaseName) }
 
-// adminURL is where a database is for the supervisor.
+// adminURL returns the URL of a database for the supervisor.
 func (s *postgresServer) adminURL(database string) string {
 	return s.urlOf(adminName, s.admin, database)
 }
@@ -233,7 +234,7 @@ func (s *postgresServer) urlOf(role, password, database string) string {
 		User:   url.UserPassword(role, password),
 		Host:   loopbackAddress(s.port),
 		Path:   "/" + database,
-		// A program that has taken the port meanwhile may not ask for the password itself.
+		// A program that has taken the port in the meantime must not get the password itself.
 		RawQuery: "require_auth=scram-sha-256&sslmode=disable",
 	}
 	return u.String()
@@ -248,8 +249,8 @@ func (s *postgresServer) ready(ctx context.Context) error {
 	return connection.Close(ctx)
 }
 
-// postgresSeverity reads the severity in a line of the server's log. A statement that failed is its
-// client's to report.
+// postgresSeverity parses the severity of a line of the server's log. Clients report their failed
+// statements themselves.
 func postgresSeverity(line []byte) slog.Level {
 	switch {
 	case bytes.Contains(line, []byte("] FATAL: ")), bytes.Contains(line, []byte("] PANIC: ")):

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whatever listens on the port while Postgres restarts gets to know no password.
+// A program that listens on the port while Postgres restarts gets no password.
 func TestThePasswordIsNotGivenToEveryServer(t *testing.T) {
 	t.Parallel()
 	for name, method := range map[string]uint32{"the password itself": 3, "an MD5 hash": 5} {

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// maxHealthAnswer bounds what is read of an answer about health.
+// maxHealthAnswer bounds the bytes that are read of a health response.
 const maxHealthAnswer = 64 << 10
 
 // tcpReady returns a probe that connects.
@@ -29,7 +29,7 @@ func tcpReady(address string) func(context.Context) error {
 	}
 }
 
-// httpReady returns a probe that wants a 200.
+// httpReady returns a probe that requires a 200.
 func httpReady(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := httpGet(ctx, url)
@@ -80,7 +80,7 @@ func temporalReady(address string) func(context.Context) error {
 	}
 }
 
-// sandboxInfo is what the API says about where sandboxes run.
+// sandboxInfo is the API's description of the sandboxes.
 type sandboxInfo struct {
 	Driver    string `json:"driver"`
 	Isolation string `json:"isolation"`
@@ -89,8 +89,8 @@ type sandboxInfo struct {
 // sandboxInfoTimeout is how long a worker that has started may take to describe its sandboxes.
 const sandboxInfoTimeout = 5 * time.Second
 
-// readSandboxInfo asks the API until a worker has described its sandboxes, which it does after its start; what it does
-// not say stays empty.
+// readSandboxInfo queries the API until a worker has described its sandboxes, which it does after
+// its start; unknown fields stay empty.
 func readSandboxInfo(ctx context.Context, readyURL string) sandboxInfo {
 	ctx, cancel := context.WithTimeout(ctx, sandboxInfoTimeout)
 	defer cancel()

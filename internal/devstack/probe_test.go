@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheBannerWaitsForTheDescriptionOfSandboxes: a worker that is ready may not have described them yet.
+// TestTheBannerWaitsForTheDescriptionOfSandboxes has a worker that is ready before it has described
+// them.
 func TestTheBannerWaitsForTheDescriptionOfSandboxes(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64

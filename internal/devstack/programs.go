@@ -10,13 +10,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/devstack/child"
 )
 
-// logEnvironment makes overwinter's own programs log so that their lines can be told apart.
+// logEnvironment makes overwinter's own programs log as JSON, so that the severity of a line can be
+// parsed.
 func logEnvironment(c Config) []string {
 	return []string{"OVERWINTER_LOG_FORMAT=json", "OVERWINTER_LOG_LEVEL=" + strings.ToLower(c.LogLevel.String())}
 }
 
-// localModalSpec runs the local Modal. It gets no secrets: sandboxes are its children. Its token is in
-// its data directory.
+// localModalSpec runs the local Modal. It gets no secrets, because sandboxes are its children. Its
+// token is in its data directory.
 func localModalSpec(c Config, dir *dataDir, port int) child.Spec {
 	args := []string{"local-modal", "--address", loopbackAddress(port), "--data-dir", dir.join("modal")}
 	if c.Isolation != "" {
@@ -61,9 +62,9 @@ func localModalSpec(c Config, dir *dataDir, port int) child.Spec {
 	}
 }
 
-// What worker and api get of the user's environment: their own settings by prefix, and by name what
-// changes how programs reach the network, find their files and use the machine. A shell holds keys of
-// its user that are none of their business.
+// The variables of the user's environment that worker and api get: their own settings by prefix,
+// and by name those that affect network access, file locations and the use of the machine. They
+// must not get the user's keys in the shell's environment.
 var (
 	ownPrefixes  = []string{"OVERWINTER_", "TEMPORAL_", "MODAL_"}
 	passedByName = []string{
@@ -76,7 +77,7 @@ var (
 	}
 )
 
-// passedOn are the variables that worker and api get.
+// passedOn returns the variables that worker and api get.
 func (c Config) passedOn() []string {
 	return slices.DeleteFunc(slices.Clone(c.Environment), func(pair string) bool {
 		name, _, _ := strings.Cut(pair, "=")
@@ -85,7 +86,7 @@ func (c Config) passedOn() []string {
 	})
 }
 
-// programEnvironment is what worker and api share.
+// programEnvironment returns the environment that worker and api share.
 func programEnvironment(c Config, settings map[string]string) []string {
 	env := append(c.passedOn(), logEnvironment(c)...)
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
@@ -104,7 +105,8 @@ func workerSpec(c Config, env []string, healthPort int) child.Spec {
 		Name: "worker",
 		Command: child.Command{
 			Path: c.Executable,
-			// One worker at a time: none of the build before would be there for what is pinned to it.
+			// Only one worker runs at a time, so sessions pinned to the previous build would have
+			// no worker.
 			Args: []string{"worker", "--health-address", loopbackAddress(healthPort), "--drain-timeout", c.DrainTimeout.String(), "--no-versioning"},
 			Env:  env,
 		},

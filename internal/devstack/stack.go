@@ -23,7 +23,7 @@ import (
 // Stack is the whole system on one machine.
 type Stack struct {
 	config Config
-	ready  chan struct{} // closed when all children are
+	ready  chan struct{} // closed when all children are ready
 
 	mu         sync.Mutex
 	supervisor *child.Supervisor // nil while not running
@@ -39,10 +39,10 @@ func New(c Config) (*Stack, error) {
 	return &Stack{config: c.withDefaults(), ready: make(chan struct{})}, nil
 }
 
-// Ready is closed when the stack has come up.
+// Ready returns a channel that is closed when the stack is ready.
 func (s *Stack) Ready() <-chan struct{} { return s.ready }
 
-// APIURL is where the API is, "" before the stack is ready.
+// APIURL returns the URL of the API, "" before the stack is ready.
 func (s *Stack) APIURL() string {
 	if a := s.addresses.Load(); a != nil {
 		return a.api
@@ -60,16 +60,16 @@ func (s *Stack) Kill() {
 	}
 }
 
-// stopOrder is outermost first: who needs another is stopped before it. The worker puts the sessions to sleep, which readers
-// of the api see.
+// stopOrder lists dependents before their dependencies. The worker hibernates the sessions, which
+// readers of the api see.
 var stopOrder = []string{"worker", "api", "local-modal", "temporal", "postgres"}
 
-// errKilled says that there was no ordered stop.
+// errKilled reports that the stop was not graceful.
 var errKilled = errors.New("killed before everything had stopped; state is kept")
 
-// Run brings the stack up, keeps it up until ctx ends, and stops it in order. It returns nil when it
-// was asked to stop, else a sentence: what could not be started, or that Kill cut it short. It can
-// be called once.
+// Run starts the stack, keeps it running until ctx ends, and stops it gracefully. It returns nil
+// after a requested stop, otherwise an error about the part that could not be started, or that Kill
+// interrupted it. It can be called once.
 func (s *Stack) Run(ctx context.Context) (err error) {
 	dir, err := openDataDir(s.config.DataDir)
 	if err != nil {
@@ -114,18 +114,18 @@ func (s *Stack) Run(ctx context.Context) (err error) {
 	case killed:
 		return errKilled
 	case ctx.Err() != nil:
-		return nil // asked to stop, be it in the middle of the start
+		return nil // a stop was requested, possibly during the start
 	default:
 		return err
 	}
 }
 
-// start brings all children up: first what others need, side by side, then the rest. Once they are, watch gets those that a
-// person would not see to have failed.
+// start starts all children: first the dependencies, in parallel, then the rest. Afterwards watch
+// gets the parts whose failure would not be visible to the user.
 func (s *Stack) start(ctx context.Context, dir *dataDir, supervisor *child.Supervisor, watch func(watched)) error {
 	began := time.Now()
 	ports := newPortChooser()
-	defer ports.close() // by then each part listens, or none will
+	defer ports.close() // by then each part listens or has failed
 	l, err := s.layOut(ctx, dir, ports)
 	if err != nil {
 		return err
@@ -158,7 +158,7 @@ func (s *Stack) start(ctx context.Context, dir *dataDir, supervisor *child.Super
 	a.sandbox = readSandboxInfo(ctx, a.api+"/readyz")
 	a.took = time.Since(began)
 	s.addresses.Store(&a)
-	// There is no one to report to when the terminal is gone.
+	// If the terminal is closed, the error cannot be reported.
 	_, _ = io.WriteString(s.config.Output, a.banner())
 	close(s.ready)
 	for _, spec := range []child.Spec{worker, api} {
@@ -170,7 +170,7 @@ func (s *Stack) start(ctx context.Context, dir *dataDir, supervisor *child.Super
 	return nil
 }
 
-// startDatabase runs Postgres, unless one was given, and brings the schema up to date.
+// startDatabase runs Postgres, unless one was given, and migrates the schema.
 func (s *Stack) startDatabase(ctx context.Context, l *layout, supervisor *child.Supervisor) error {
 	if l.postgres != nil {
 		if err := l.postgres.prepare(ctx); err != nil {
@@ -189,10 +189,10 @@ func (s *Stack) startDatabase(ctx context.Context, l *layout, supervisor *child.
 	return nil
 }
 
-// layout is what was decided before anything is started: who listens where.
+// layout has the programs and ports that are chosen before anything is started.
 type layout struct {
 	config          Config
-	postgres        *postgresServer // nil: one was given
+	postgres        *postgresServer // nil if one was given
 	databaseURL     string
 	temporalBinary  string // "": one was given
 	temporalAddress string
@@ -206,7 +206,7 @@ type layout struct {
 	secretKey       string
 }
 
-// layOut finds programs and ports, so that what is missing is said before anything runs.
+// layOut finds programs and ports, so that missing ones are reported before anything runs.
 func (s *Stack) layOut(ctx context.Context, dir *dataDir, ports *portChooser) (_ *layout, err error) {
 	c := s.config
 	l := &layout{config: c, databaseURL: c.DatabaseURL, temporalAddress: c.TemporalAddress, secretKey: c.SecretKey.Reveal()}
@@ -231,7 +231,7 @@ func (s *Stack) layOut(ctx context.Context, dir *dataDir, ports *portChooser) (_
 	return l, l.findPostgres(ctx, dir)
 }
 
-// choosePorts checks the ports that were asked for and finds the others.
+// choosePorts checks the requested ports and finds the others.
 func (l *layout) choosePorts(ctx context.Context, dir *dataDir, ports *portChooser) error {
 	remembered := dir.readPorts()
 	host, port, err := net.SplitHostPort(l.config.APIAddress)
@@ -276,7 +276,7 @@ func (l *layout) choosePorts(ctx context.Context, dir *dataDir, ports *portChoos
 	return dir.writePorts(remembered)
 }
 
-// findPostgres finds out how the database is run, unless one was given.
+// findPostgres decides how the database is run, unless one was given.
 func (l *layout) findPostgres(ctx context.Context, dir *dataDir) (err error) {
 	if l.config.DatabaseURL != "" {
 		return nil
@@ -289,14 +289,14 @@ func (l *layout) findPostgres(ctx context.Context, dir *dataDir) (err error) {
 	return dir.write("database-url", l.databaseURL+"\n")
 }
 
-// settings is the environment by which worker and api find the rest.
+// settings returns the variables by which worker and api find the other parts.
 func (l *layout) settings() map[string]string {
 	settings := map[string]string{
 		"OVERWINTER_DATABASE_URL": l.databaseURL,
 		"OVERWINTER_SECRET_KEY":   l.secretKey,
 		"TEMPORAL_ADDRESS":        l.temporalAddress,
 		"TEMPORAL_NAMESPACE":      l.config.TemporalNamespace,
-		// Only here: elsewhere the api refuses to start without a key.
+		// Only dev sets this; elsewhere the api refuses to start without a key.
 		"OVERWINTER_ALLOW_LOOPBACK_WITHOUT_KEY": "true",
 	}
 	if !slices.ContainsFunc(l.config.Environment, func(pair string) bool { return strings.HasPrefix(pair, "OVERWINTER_PUBLIC_URL=") }) {
@@ -306,7 +306,7 @@ func (l *layout) settings() map[string]string {
 		settings["OVERWINTER_CORS_ORIGINS"] = strings.Join(l.config.CORSOrigins, ",")
 	}
 	if !slices.ContainsFunc(l.config.Environment, func(pair string) bool { return strings.HasPrefix(pair, "OVERWINTER_WEBHOOK_PRIVATE_ADDRESSES=") }) {
-		settings["OVERWINTER_WEBHOOK_PRIVATE_ADDRESSES"] = "true" // receivers are tried on this machine
+		settings["OVERWINTER_WEBHOOK_PRIVATE_ADDRESSES"] = "true" // receivers are tested on this machine
 	}
 	if l.config.AllowUsers != "" {
 		settings["OVERWINTER_ALLOW_USERS"] = l.config.AllowUsers

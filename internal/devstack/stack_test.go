@@ -47,7 +47,7 @@ func TestStartsKeepsItsStateAndStopsGracefully(t *testing.T) {
 	second, err := url.Parse(b.url())
 	require.NoError(t, err)
 	require.Equal(t, first.User, second.User, "the password stays")
-	if first.Host != second.Host { // as it does not where another program took the port meanwhile
+	if first.Host != second.Host { // unless another program has taken the port in the meantime
 		t.Logf("the port did not stay: %s, %s", first.Host, second.Host)
 	}
 	n, err := query[int](t.Context(), b.url(), "SELECT n FROM kept")
@@ -103,7 +103,7 @@ func TestChildrenGetTheirEnvironment(t *testing.T) {
 	}
 }
 
-// environment asks a played program for its own.
+// environment returns the environment of a simulated program.
 func environment(t *testing.T, url string) map[string]string {
 	t.Helper()
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -158,7 +158,7 @@ func TestKilledDevLeavesNothingAndItsStateIsKept(t *testing.T) {
 
 	require.NoError(t, dev.Process.Kill())
 	require.Error(t, dev.Wait())
-	r := b.run(b.config()) // at once, while children may still be about to end
+	r := b.run(b.config()) // at once, while children may still be ending
 	n, err := query[int](t.Context(), b.url(), "SELECT n FROM kept")
 	require.NoError(t, err)
 	require.Equal(t, 42, n)
@@ -169,7 +169,7 @@ func TestEndsAnOrphanedPostgres(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.run(b.config()).end()
-	// As after a crash between the start of Postgres and its note.
+	// Simulates a crash between the start of Postgres and its record.
 	options, err := os.ReadFile(filepath.Join(b.dataDir, "postgres", "postmaster.opts"))
 	require.NoError(t, err)
 	args := strings.Fields(strings.NewReplacer(`"`, "").Replace(string(options)))
@@ -225,14 +225,15 @@ func TestStopsInTheMiddleOfTheStart(t *testing.T) {
 	require.Empty(t, b.processes())
 }
 
-// TestTheDatabaseBelongsToARoleThatIsNoSuperuser, also where an earlier version gave it to the superuser.
+// TestTheDatabaseBelongsToARoleThatIsNoSuperuser includes a database that an earlier version
+// created for the superuser.
 func TestTheDatabaseBelongsToARoleThatIsNoSuperuser(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.run(b.config())
 	requirePlainRole(t, b)
 
-	// As it was before there was that role.
+	// The state before that role existed.
 	password, err := os.ReadFile(filepath.Join(b.dataDir, "postgres.password"))
 	require.NoError(t, err)
 	admin, err := url.Parse(b.url())
@@ -263,7 +264,7 @@ func TestTheDatabaseBelongsToARoleThatIsNoSuperuser(t *testing.T) {
 	r.end()
 }
 
-// requirePlainRole checks what the role of worker and api may not do.
+// requirePlainRole checks the restrictions of the role of worker and api.
 func requirePlainRole(t *testing.T, b bundle) {
 	t.Helper()
 	super, err := query[bool](t.Context(), b.url(), "SELECT rolsuper OR rolcreaterole OR rolcreatedb OR rolreplication FROM pg_roles WHERE rolname = current_user")

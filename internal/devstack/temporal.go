@@ -65,8 +65,8 @@ func temporalSpec(c Config, dir *dataDir, path string, port, uiPort int) child.S
 			HoldStdin:   true,
 		},
 		Ready:       temporalReady(loopbackAddress(port)),
-		StopTimeout: 12 * time.Second, // it gives itself 8
-		// Its services warn about each other whenever one is a little late.
+		StopTimeout: 12 * time.Second, // it limits itself to 8
+		// Its services log warnings about each other whenever one is slightly late.
 		EchoLevel: slog.LevelError,
 	}
 }

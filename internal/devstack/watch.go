@@ -7,18 +7,18 @@ import (
 )
 
 const (
-	watchEvery    = 5 * time.Second // between two probes, and the longest that one takes
-	watchFailures = 3               // probes in a row that fail before it is logged
+	watchEvery    = 5 * time.Second // interval and timeout of probes
+	watchFailures = 3               // consecutive failed probes before it is logged
 )
 
-// watched is a part that runs, and the probe that says whether it works.
+// watched is a running part with its probe.
 type watched struct {
 	name  string
 	probe func(context.Context) error
 }
 
-// watch logs that a part does not answer, or says that it does not work, until ctx ends. A process that is frozen logs nothing
-// itself, and nothing would say why prompts wait.
+// watch logs when a part does not respond or reports a failure, until ctx ends. A frozen process
+// logs nothing itself, so nothing else would explain why prompts wait.
 func (w watched) watch(ctx context.Context, logger *slog.Logger) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()

@@ -5,7 +5,7 @@ import "time"
 const (
 	backoffFirst = 200 * time.Millisecond
 	backoffMost  = 10 * time.Second
-	// healthyAfter is how long a child must have been ready for its past failures to be forgotten.
+	// healthyAfter is how long a child must be ready before its past failures are forgotten.
 	healthyAfter = 30 * time.Second
 )
 
@@ -18,7 +18,7 @@ func (b *backoff) next(ready time.Duration) time.Duration {
 		b.failures = 0
 	}
 	pause := backoffMost
-	if b.failures < 6 { // 200 ms << 6 is beyond the most
+	if b.failures < 6 { // 200 ms << 6 exceeds the maximum
 		pause = backoffFirst << b.failures
 		b.failures++
 	}

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	probeFirst   = 10 * time.Millisecond // pause between the first looks at a starting child
+	probeFirst   = 10 * time.Millisecond // pause between the first probes of a starting child
 	probeMost    = 200 * time.Millisecond
-	probeTimeout = 3 * time.Second // of one look
+	probeTimeout = 3 * time.Second // of one probe
 )
 
 // child is one supervised program.
@@ -26,8 +26,8 @@ type child struct {
 
 	pid        atomic.Int64 // 0 while no process runs
 	ready      atomic.Bool
-	firstReady chan struct{} // closed when it was ready once
-	done       chan struct{} // closed when it will not run any more
+	firstReady chan struct{} // closed when it was ready for the first time
+	done       chan struct{} // closed when it will not run again
 	err        error         // why it failed, set before done is closed
 
 	asked      chan struct{} // closed by stop
@@ -51,18 +51,18 @@ func newChild(s *Supervisor, spec Spec) (*child, error) {
 	return c, err
 }
 
-// show passes a line on to people. What a child says while it starts or stops is in the log alone:
-// it complains of others that start and stop as well.
+// show prints a line for the user. Output during a start or stop is only logged, because a child
+// then complains about others that start and stop too.
 func (c *child) show(level slog.Level, line []byte) {
 	if level >= c.spec.EchoLevel && c.ready.Load() && !c.stopping() {
 		c.supervisor.echo.line(c.spec.Name, level, line)
 	}
 }
 
-// stop asks for the end of the child.
+// stop requests the end of the child.
 func (c *child) stop() { c.askedOnce.Do(func() { close(c.asked) }) }
 
-// kill ends it at once.
+// kill kills it at once.
 func (c *child) kill() {
 	c.stop()
 	c.orderedOne.Do(func() { close(c.ordered) })
@@ -77,8 +77,8 @@ func (c *child) stopping() bool {
 	}
 }
 
-// supervise runs the program again and again until it is stopped or fails its first start. Its ctx
-// never ends: only stop and kill end a child.
+// supervise runs the program repeatedly until it is stopped or fails its first start. Its ctx never
+// ends: only stop and kill end a child.
 func (c *child) supervise(ctx context.Context) {
 	defer close(c.done)
 	var pauses backoff
@@ -103,12 +103,12 @@ func (c *child) supervise(ctx context.Context) {
 	}
 }
 
-// firstStartError is a failure that a restart would only repeat.
+// firstStartError is a failure that a restart would repeat.
 type firstStartError struct{ message string }
 
 func (e *firstStartError) Error() string { return e.message }
 
-// runOnce runs the program until it ends, and returns for how long it was ready and why it ended.
+// runOnce runs the program until it ends, and returns how long it was ready and why it ended.
 func (c *child) runOnce(ctx context.Context) (readyFor time.Duration, err error) {
 	if c.stopping() {
 		return 0, errStopped
@@ -177,7 +177,7 @@ func (c *child) wasReady() bool {
 	}
 }
 
-// startFailed makes a failure final when it is the first start that failed.
+// startFailed returns a final error if the first start failed.
 func (c *child) startFailed(message string) error {
 	if c.wasReady() {
 		return errors.New(message)
@@ -193,16 +193,16 @@ func (c *child) lastWords() string {
 	return ": " + words + " (log: " + c.log.path + ")"
 }
 
-// writeRecord notes the process for EndLeftovers. One that has ended already needs no note.
+// writeRecord records the process for EndLeftovers. One that has already ended needs no record.
 func (c *child) writeRecord(p *process) error {
 	r, err := recordOf(p.cmd.Process.Pid, c.spec.StopSignal)
 	if err != nil {
-		return nil //nolint:nilerr // the end of the process is noticed by who waits for it
+		return nil //nolint:nilerr // the caller that waits for the process notices its end
 	}
 	return r.write(recordPath(c.supervisor.runDir, c.spec.Name))
 }
 
-// probe returns nil when the child answers, or the last reason why it did not.
+// probe returns nil when the child responds, or the last error.
 func (c *child) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.spec.ReadyTimeout)
 	defer cancel()
@@ -221,7 +221,7 @@ func (c *child) probe(ctx context.Context) error {
 	}
 }
 
-// end stops the process: it is asked, and killed when its time is up or on demand.
+// end stops the process: it requests the end, and kills the process after the timeout or on demand.
 func (c *child) end(ctx context.Context, p *process) {
 	p.signal(c.spec.StopSignal)
 	deadline := time.NewTimer(c.spec.StopTimeout)

@@ -1,5 +1,5 @@
-// Package child runs a program as a supervised child process: it is started, watched until it
-// answers, started again when it dies, stopped on demand, and never outlives its parent.
+// Package child runs a program as a supervised child process: it is started, probed until it
+// responds, restarted when it dies, stopped on demand, and never outlives its parent.
 //
 //	Supervisor.Start ─▶ starting ──ready──▶ ready ──ends by itself──▶ waiting (200 ms … 10 s) ─┐
 //	                      │  ▲                │                                                │
@@ -11,12 +11,13 @@
 // # Invariants
 //
 //   - Each child leads its own process group, so that a Ctrl-C in the terminal reaches only the
-//     supervisor, and what a child leaves in its group is killed with it.
+//     supervisor, and processes that a child leaves in its group are killed with it.
 //   - The kernel ends a child when the supervisor dies (PR_SET_PDEATHSIG). The signal is tied to
 //     the thread that started the child, so one locked thread starts all of them.
-//   - RUN_DIR/NAME.json says which process a child is. A process is only ever taken for a left-over
-//     child when boot, process id, start time and executable all agree.
-//   - Whatever a child writes to stdout and stderr is in LOG_DIR/NAME.log before it is anywhere else.
+//   - RUN_DIR/NAME.json identifies the process of a child. A process counts as a left-over child
+//     only if boot, process id, start time and executable all match.
+//   - Output of a child on stdout and stderr is written to LOG_DIR/NAME.log before it is shown
+//     anywhere else.
 //
 // # When things fail
 //

@@ -18,7 +18,7 @@ import (
 const leftoverGrace = 5 * time.Second
 
 // EndLeftovers ends the children of a killed supervisor with the same run directory, and returns
-// when they are gone. The caller must know that no such supervisor is alive.
+// when they have ended. The caller must know that no such supervisor is alive.
 func EndLeftovers(ctx context.Context, runDir string, logger *slog.Logger) error {
 	paths, err := filepath.Glob(filepath.Join(runDir, "*.json"))
 	if err != nil {
@@ -29,7 +29,8 @@ func EndLeftovers(ctx context.Context, runDir string, logger *slog.Logger) error
 		group.Go(func() error {
 			r, err := readRecord(path)
 			if err != nil {
-				// Half a file after a crash of the machine: its process is gone with it.
+				// The file is incomplete after a crash of the machine, which also ended the
+				// process.
 				logger.LogAttrs(ctx, slog.LevelWarn, "process record is unreadable", slog.Any("error", err))
 				return os.Remove(path)
 			}
@@ -51,9 +52,9 @@ func (r record) end(ctx context.Context) error {
 	return EndProcess(ctx, r.PID, syscall.Signal(r.StopSignal), r.there)
 }
 
-// EndProcess asks a process that is not a child of this one to end, kills it with its group when it
-// does not within 5 s, and returns when it is gone. The question whether it is the right process is
-// put once its number cannot pass to another any more.
+// EndProcess asks a process that is not a child of this one to end, kills it with its group if it
+// does not end within 5 s, and returns when it has ended. It checks that it is the right process
+// only once the process id can no longer be reused.
 func EndProcess(ctx context.Context, pid int, ask syscall.Signal, isRight func() bool) error {
 	handle, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -87,7 +88,7 @@ func EndProcess(ctx context.Context, pid int, ask syscall.Signal, isRight func()
 
 // waitGone waits for the end of the process of a pidfd.
 func waitGone(ctx context.Context, handle int, timeout time.Duration) (bool, error) {
-	const slice = 50 * time.Millisecond // how late the end of ctx may be noticed
+	const slice = 50 * time.Millisecond // maximum delay until the end of ctx is noticed
 	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); {
 		if err := ctx.Err(); err != nil {
 			return false, context.Cause(ctx)

@@ -23,7 +23,7 @@ func stray(t *testing.T, script string) (record, <-chan error) {
 	started, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	_, err = started.Read(make([]byte, 1)) // the script says that it runs
+	_, err = started.Read(make([]byte, 1)) // the script reports that it runs
 	require.NoError(t, err)
 	r, err := recordOf(cmd.Process.Pid, syscall.SIGTERM)
 	require.NoError(t, err)
@@ -33,8 +33,8 @@ func stray(t *testing.T, script string) (record, <-chan error) {
 	return r, ended
 }
 
-// A process that ends is without its executable before it is without its files. One whose first
-// thread has ended alone stays like that.
+// An ending process loses its executable before its files. A process of which only the first thread
+// has ended stays in that state.
 func TestWaitsForThePortsOfWhatEnds(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -18,15 +18,16 @@ import (
 )
 
 const (
-	// maxLine bounds a line of output; a longer one is logged in pieces.
+	// maxLine bounds a line of output; a longer line is split.
 	maxLine = 64 << 10
-	// keptLogs is how many earlier logs are kept, of this run and of those before it.
+	// keptLogs is the number of earlier logs that are kept, of this run and of previous ones.
 	keptLogs = 3
-	// maxLogBytes is the size at which a new log is begun: every request of a client is a line.
+	// maxLogBytes is the size at which a new log is started, because every request of a client adds
+	// a line.
 	maxLogBytes = 64 << 20
 )
 
-// logFile takes a child's output, over all its restarts.
+// logFile receives a child's output across restarts.
 type logFile struct {
 	path     string
 	severity func(line []byte) slog.Level
@@ -40,7 +41,7 @@ type logFile struct {
 	lastGrave string // last line that was an error
 }
 
-// openLog starts a new log and moves those of earlier runs out of its way.
+// openLog starts a new log and renames those of earlier runs.
 func openLog(dir, name string, severity func([]byte) slog.Level, echo func(slog.Level, []byte)) (*logFile, error) {
 	l := &logFile{path: filepath.Join(dir, name+".log"), severity: severity, echo: echo, limit: maxLogBytes}
 	if err := l.begin(); err != nil {
@@ -49,8 +50,8 @@ func openLog(dir, name string, severity func([]byte) slog.Level, echo func(slog.
 	return l, nil
 }
 
-// begin moves earlier logs out of the way, deletes the oldest, and starts a new one. After an error the log is
-// the one it was.
+// begin renames earlier logs, deletes the oldest, and starts a new one. After an error the current
+// log is unchanged.
 func (l *logFile) begin() error {
 	for i := keptLogs; i > 0; i-- {
 		older, newer := fmt.Sprintf("%s.%d", l.path, i), fmt.Sprintf("%s.%d", l.path, i-1)
@@ -72,7 +73,7 @@ func (l *logFile) begin() error {
 	return nil
 }
 
-// copyFrom logs all lines of output until it ends or breaks.
+// copyFrom logs all lines of output until it ends or fails.
 func (l *logFile) copyFrom(output io.Reader) {
 	lines := bufio.NewReaderSize(output, maxLine)
 	for {
@@ -100,11 +101,11 @@ func (l *logFile) add(line []byte) {
 	l.echo(level, line)
 }
 
-// write appends to the log, or to a new one where the line does not fit. A log that cannot be written (the disk is
-// full) must not stop the child. The caller holds l.mu.
+// write appends to the log, or to a new one if the line does not fit. A log that cannot be written
+// (the disk is full) must not stop the child. The caller holds l.mu.
 func (l *logFile) write(line []byte) {
 	if l.size > 0 && l.size+int64(len(line)) > l.limit && l.begin() != nil && l.file.Truncate(0) == nil {
-		l.size = 0 // it cannot be kept
+		l.size = 0 // it cannot be stored
 	}
 	n, _ := l.file.Write(line)
 	l.size += int64(n)
@@ -117,7 +118,7 @@ func (l *logFile) reset() {
 	l.last, l.lastGrave = "", ""
 }
 
-// lastWords is the line that most likely says why the child ended, "" if it said nothing.
+// lastWords returns the line that most likely explains why the child ended, "" without output.
 func (l *logFile) lastWords() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,7 +153,8 @@ func jsonSeverity(line []byte) slog.Level {
 	}
 }
 
-// plain writes a JSON log line the way a person would: message, then name=value. Other lines stay.
+// plain formats a JSON log line for people: the message, then name=value. Other lines are
+// unchanged.
 func plain(line []byte) string {
 	var attributes map[string]any
 	if len(line) == 0 || line[0] != '{' || json.Unmarshal(line, &attributes) != nil {

@@ -51,7 +51,7 @@ func TestLongLinesAreLoggedInPieces(t *testing.T) {
 	require.NoError(t, log.close())
 }
 
-// A client may have an api write a line as often as it likes.
+// A client can make an api write any number of lines.
 func TestALogIsBoundedWhateverItsChildPrints(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -84,7 +84,7 @@ func TestALogThatCannotBeRotatedIsBounded(t *testing.T) {
 	log, err := openLog(dir, "one", jsonSeverity, func(slog.Level, []byte) {})
 	require.NoError(t, err)
 	log.limit = 1000
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, "one.log.1", "full"), 0o700)) // no file can take its place
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "one.log.1", "full"), 0o700)) // no file can replace it
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "one.log.2", "full"), 0o700))
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "one.log.3", "full"), 0o700))
 	log.copyFrom(strings.NewReader(strings.Repeat("line\n", 1000) + "the end\n"))

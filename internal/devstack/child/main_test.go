@@ -29,7 +29,7 @@ const waitLimit = 2 * time.Minute
 // The first thread is that of TestMain, for the role that ends it.
 func init() { runtime.LockOSThread() }
 
-// TestMain lets this program play the children, and a supervisor that is to be killed.
+// TestMain lets this program act as the children, and as a supervisor that is killed.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		os.Exit(play(os.Args[1], os.Args[2:]))
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// play is one of the programs that tests run.
+// play acts as one of the programs that tests run.
 func play(role string, args []string) int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)
@@ -69,7 +69,7 @@ func play(role string, args []string) int {
 			return 1
 		}
 		select {}
-	case "weak": // args: FILE; makes it and is killed; the next time makes FILE.twice
+	case "weak": // args: FILE; creates it and is killed; the next time it creates FILE.twice
 		if _, err := os.Stat(args[0]); err == nil {
 			if err := os.WriteFile(args[0]+".twice", nil, 0o600); err != nil {
 				return 1
@@ -82,7 +82,7 @@ func play(role string, args []string) int {
 		}
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
-	case "headless": // prints where it listens, and on request ends its first thread but keeps its port
+	case "headless": // prints its address, and on request ends its first thread but keeps its port
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return 1
@@ -120,7 +120,7 @@ func command(t *testing.T, role string, args ...string) child.Command {
 	return child.Command{Path: self, Args: append([]string{role}, args...)}
 }
 
-// exists is a probe for a file.
+// exists returns a probe for a file.
 func exists(path string) func(context.Context) error {
 	return func(context.Context) error {
 		_, err := os.Stat(path)
@@ -128,7 +128,7 @@ func exists(path string) func(context.Context) error {
 	}
 }
 
-// alive reports whether there is such a process; a zombie is none.
+// alive reports whether the process exists and is not a zombie.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outputGrace is how long the output of an ended process is waited for: a process that has escaped
-// from its group may hold the pipe open.
+// outputGrace limits the wait for the output of an ended process, because a process that has left
+// its group may hold the pipe open.
 const outputGrace = time.Second
 
 // process is one run of a child's program.
@@ -38,7 +38,7 @@ func startProcess(c Command, spawn *spawner, log *logFile) (_ *process, err erro
 		defer func() { _ = stdinEnd.Close() }() // as above
 	}
 
-	// Not CommandContext: how a child ends is decided here, step by step.
+	// Not CommandContext: this package controls how a child ends.
 	cmd := &exec.Cmd{Path: c.Path, Args: append([]string{c.Path}, c.Args...), Env: c.Env, Dir: c.Dir}
 	cmd.Stdout, cmd.Stderr = outputEnd, outputEnd
 	if stdinEnd != nil {
@@ -66,10 +66,10 @@ func startProcess(c Command, spawn *spawner, log *logFile) (_ *process, err erro
 	return p, nil
 }
 
-// wait reaps the process and what it left in its group.
+// wait reaps the process and kills the rest of its group.
 func (p *process) wait(output *os.File, copied <-chan struct{}) {
 	defer close(p.ended)
-	// The group is killed while its leader is not reaped yet, so its number cannot be another's.
+	// The group is killed before its leader is reaped, so its id cannot have been reused.
 	for unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
 	p.signalGroup(syscall.SIGKILL)
@@ -83,23 +83,23 @@ func (p *process) wait(output *os.File, copied <-chan struct{}) {
 	_ = output.Close()
 }
 
-// signal sends to the process alone.
+// signal sends a signal to the process only.
 func (p *process) signal(s syscall.Signal) {
-	_ = p.cmd.Process.Signal(s) // fails when it has ended, which is fine
+	_ = p.cmd.Process.Signal(s) // an error means that it has ended
 }
 
-// signalGroup sends to the process and all that stayed in its group.
+// signalGroup sends a signal to the process and its group.
 func (p *process) signalGroup(s syscall.Signal) {
 	_ = syscall.Kill(-p.cmd.Process.Pid, s) // as above
 }
 
-// kill ends the process now and waits for that.
+// kill kills the process and waits for its end.
 func (p *process) kill() {
 	p.signal(syscall.SIGKILL) // the rest of the group follows in wait
 	<-p.ended
 }
 
-// killed reports whether an ended process was ended by a signal.
+// killed reports whether a signal ended the process.
 func (p *process) killed() bool {
 	status, ok := p.status.Sys().(syscall.WaitStatus)
 	return ok && status.Signaled()

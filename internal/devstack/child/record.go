@@ -13,13 +13,13 @@ import (
 	"syscall"
 )
 
-// record identifies a process so that it cannot be taken for another one later.
+// record identifies a process uniquely, even after its id is reused.
 type record struct {
 	PID        int    `json:"pid"`
-	BootID     string `json:"bootId"`     // of the kernel that started it
+	BootID     string `json:"bootId"`     // id of the boot in which it was started
 	StartTicks uint64 `json:"startTicks"` // since boot, field 22 of /proc/PID/stat
-	Executable string `json:"executable"` // what /proc/PID/exe pointed to
-	StopSignal int    `json:"stopSignal"` // how to ask it to end
+	Executable string `json:"executable"` // target of /proc/PID/exe
+	StopSignal int    `json:"stopSignal"` // signal that requests its end
 }
 
 // recordOf describes a running process.
@@ -32,12 +32,13 @@ func recordOf(pid int, stop syscall.Signal) (record, error) {
 	if err != nil {
 		return record{}, fmt.Errorf("read executable of process %d: %w", pid, err)
 	}
-	// A program that was rebuilt is still the one that was started.
+	// A program that was rebuilt in the meantime still matches.
 	r.Executable = strings.TrimSuffix(executable, " (deleted)")
 	return r, nil
 }
 
-// startOf is the part of a record that stays true to the end of a process, of its last thread.
+// startOf returns the part of a record that remains valid until the last thread of the process
+// ends.
 func startOf(pid int, stop syscall.Signal) (record, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -56,8 +57,9 @@ func (r record) running() bool {
 	return err == nil && now == r
 }
 
-// there reports whether the recorded process, and no other, is running or about to end. A process
-// that ends has no executable any more, but still has its files: the ports that it listens on.
+// there reports whether the recorded process, and no other, is running or about to end. An ending
+// process no longer has an executable, but still has its files, including the ports that it listens
+// on.
 func (r record) there() bool {
 	now, err := startOf(r.PID, syscall.Signal(r.StopSignal))
 	if err != nil {
@@ -69,7 +71,7 @@ func (r record) there() bool {
 	return errors.Is(err, fs.ErrNotExist) && now == ending || r.running()
 }
 
-// write saves the record so that a reader sees all of it or none.
+// write saves the record atomically.
 func (r record) write(path string) error {
 	content, err := json.Marshal(r)
 	if err != nil {
@@ -105,7 +107,8 @@ func startTicks(pid int) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read status of process %d: %w", pid, err)
 	}
-	// The second field is the name in parentheses, which may hold anything; the rest is regular.
+	// The second field is the name in parentheses, which may contain any character; the rest is
+	// regular.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	const startTime = 22 - 3 // the first of the rest is field 3
 	if len(fields) <= startTime {

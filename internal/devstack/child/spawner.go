@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// spawner starts processes from one thread that lives as long as the spawner: a parent-death signal
-// is sent when the thread that started the process ends, and the Go runtime ends threads as it likes.
+// spawner starts processes from one thread that lives as long as the spawner: the kernel sends a
+// parent-death signal when the thread that started the process ends, and the Go runtime may end
+// threads at any time.
 type spawner struct {
 	requests chan spawnRequest
 	done     sync.WaitGroup
@@ -36,7 +37,7 @@ func (s *spawner) start(cmd *exec.Cmd) error {
 	return <-r.reply
 }
 
-// close ends the thread, and with it every process that is still there. No start may follow.
+// close ends the thread, and with it every remaining process. No start may follow.
 func (s *spawner) close() {
 	close(s.requests)
 	s.done.Wait()

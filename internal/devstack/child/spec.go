@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Spec says how a child is run.
+// Spec describes how a child is run.
 type Spec struct {
 	// Name is the child's name in logs, in errors and of its files. Required.
 	Name string
-	// Command is what is started, the same each time. Required.
+	// Command is the program, the same at each start. Required.
 	Command Command
-	// Ready returns nil once the child answers. It is called again and again while the child
-	// starts, each time with a deadline of a few seconds. Default: ready when started.
+	// Ready returns nil once the child responds. It is called repeatedly while the child starts,
+	// each time with a deadline of a few seconds. Default: ready when started.
 	Ready func(ctx context.Context) error
 	// ReadyTimeout is how long a start may take. Default 60 s.
 	ReadyTimeout time.Duration
@@ -24,18 +24,18 @@ type Spec struct {
 	StopTimeout time.Duration
 	// Severity returns the level of a line of its output. Default: jsonSeverity.
 	Severity func(line []byte) slog.Level
-	// EchoLevel is the least severity of lines that are shown in addition to being logged, once the
-	// child is ready. Default slog.LevelWarn.
+	// EchoLevel is the minimum severity of lines that are shown in addition to being logged, once
+	// the child is ready. Default slog.LevelWarn.
 	EchoLevel slog.Level
 }
 
-// Command is a program with its surroundings.
+// Command is a program with its environment.
 type Command struct {
 	// Path of the program. Required.
 	Path string
 	// Args after the program's name.
 	Args []string
-	// Env is its whole environment, as NAME=value; of a name that is there twice the last counts.
+	// Env is its whole environment, as NAME=value; the last value of a repeated name applies.
 	Env []string
 	// Dir is its working directory. Default: the supervisor's.
 	Dir string
@@ -43,7 +43,7 @@ type Command struct {
 	Credential *syscall.Credential
 	// DeathSignal is sent by the kernel when the supervisor dies. Default SIGKILL.
 	DeathSignal syscall.Signal
-	// HoldStdin gives it a stdin that ends with the supervisor. Default: an empty stdin.
+	// HoldStdin gives it a stdin that closes when the supervisor ends. Default: an empty stdin.
 	HoldStdin bool
 }
 
@@ -63,7 +63,7 @@ func (s Spec) withDefaults() Spec {
 	if s.Severity == nil {
 		s.Severity = jsonSeverity
 	}
-	if s.EchoLevel == 0 { // info, which is too much for a terminal
+	if s.EchoLevel == 0 { // info, which would be too much output for a terminal
 		s.EchoLevel = slog.LevelWarn
 	}
 	if s.Command.DeathSignal == 0 {

@@ -12,11 +12,12 @@ import (
 
 // Options configure a Supervisor.
 type Options struct {
-	// RunDir holds a record of each running child. It must exist and be this supervisor's alone.
+	// RunDir holds a record of each running child. It must exist, and no other supervisor may use
+	// it.
 	RunDir string
 	// LogDir holds NAME.log of each child and of its last three runs. It must exist.
 	LogDir string
-	// Echo is shown the lines that matter, each with its child's name before it. Default: discarded.
+	// Echo receives the important lines, each preceded by its child's name. Default: discarded.
 	Echo io.Writer
 	// Color paints the names with terminal escapes.
 	Color bool
@@ -55,9 +56,9 @@ func NewSupervisor(o Options) *Supervisor {
 	}
 }
 
-// Start starts a child and returns when it is ready. It fails when the program ends by itself
-// before that, when Spec.ReadyTimeout runs out, and when ctx ends; only in the last case is the
-// child still running, until it is stopped. From then on the child is kept running.
+// Start starts a child and returns when it is ready. It fails if the program ends by itself before
+// that, if Spec.ReadyTimeout elapses, or if ctx ends; only in the last case is the child still
+// running, until it is stopped. After a successful start the child is kept running.
 func (s *Supervisor) Start(ctx context.Context, spec Spec) error {
 	spec = spec.withDefaults()
 	s.mu.Lock()
@@ -96,8 +97,8 @@ var (
 	errKilled  = errors.New("the supervisor was asked to kill everything")
 )
 
-// Stop asks a child to end, kills it when its time is up, and returns when it is gone. A name
-// without a child is fine.
+// Stop asks a child to end, kills it after the timeout, and returns when it has ended. It ignores
+// an unknown name.
 func (s *Supervisor) Stop(name string) {
 	s.mu.Lock()
 	c := s.children[name]
@@ -120,7 +121,7 @@ func (s *Supervisor) Kill() {
 	}
 }
 
-// PID returns the process id of a child, 0 when it is not running at the moment.
+// PID returns the process id of a child, 0 if it is not running.
 func (s *Supervisor) PID(name string) int {
 	s.mu.Lock()
 	c := s.children[name]
@@ -131,7 +132,7 @@ func (s *Supervisor) PID(name string) int {
 	return int(c.pid.Load())
 }
 
-// LogPath is the file with a child's output.
+// LogPath returns the path of a child's log.
 func (s *Supervisor) LogPath(name string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +142,7 @@ func (s *Supervisor) LogPath(name string) string {
 	return ""
 }
 
-// Close kills whatever is still running and lets go of everything. No Start may be under way.
+// Close kills all running children and releases all resources. No Start may be in progress.
 func (s *Supervisor) Close() error {
 	s.Kill()
 	var errs []error
@@ -153,7 +154,7 @@ func (s *Supervisor) Close() error {
 	return errors.Join(errs...)
 }
 
-// echo writes lines of children to one writer, a whole line at a time.
+// echo writes whole lines of children to one writer.
 type echo struct {
 	mu    sync.Mutex
 	w     io.Writer
@@ -170,9 +171,9 @@ func (e *echo) line(name string, level slog.Level, line []byte) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	// There is no one to report to when the terminal is gone.
+	// If the terminal is closed, the error cannot be reported.
 	_, _ = fmt.Fprintf(e.w, "%s%-11s │%s %s %s\n", paint, name, end, level, plain(line))
 }
 
-// removeRecord forgets an ended process.
+// removeRecord deletes the record of an ended process.
 func (s *Supervisor) removeRecord(name string) { _ = os.Remove(recordPath(s.runDir, name)) }

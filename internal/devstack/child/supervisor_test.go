@@ -89,7 +89,7 @@ func TestStopsWhileItWaitsToStartAgain(t *testing.T) {
 	b := setup(t)
 	require.NoError(t, b.Start(t.Context(), child.Spec{Name: "one", Command: command(t, "hang")}))
 	eventually(t, func() bool {
-		pid := b.PID("one") // it may be back already
+		pid := b.PID("one") // it may have been restarted already
 		if pid != 0 {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
@@ -106,7 +106,7 @@ func TestFirstStartThatEndsIsAnErrorWithItsOutput(t *testing.T) {
 		Name: "one", Command: command(t, "fail"), Ready: exists(b.file("never")),
 	})
 	require.EqualError(t, err, "start one: it ended with exit status 7: cannot find my shoes (log: "+b.LogPath("one")+")")
-	b.Stop("one") // no wait for something that is not there
+	b.Stop("one") // does not wait for a missing child
 }
 
 func TestProgramThatIsMissingIsAnError(t *testing.T) {
@@ -220,7 +220,7 @@ func TestShowsWarningsOfReadyChildrenAndKeepsAllInTheLog(t *testing.T) {
 			sleep 1000`, file}, Env: os.Environ()},
 	}
 	spec.Ready = func(context.Context) error {
-		// Lines are dealt with one after the other: the first has been.
+		// Lines are processed in order, so the first one has been.
 		if log, err := os.ReadFile(b.LogPath("one")); err != nil || !bytes.Contains(log, []byte("that was all")) {
 			return errors.New("it has not spoken yet")
 		}
