@@ -65,7 +65,7 @@ func TestACreationWarnsOfAModelThatTheAgentDoesNotList(t *testing.T) {
 	}
 	require.Equal(t, []resource.WarningJSON{{
 		Code: "model_unlisted", Field: "options.model",
-		Detail: `the agent other lists no model "m2", which it gets unchanged; GET /api/agents has its list`,
+		Detail: `the agent other does not list the model "m2", which is passed on unchanged; GET /api/agents lists its models`,
 	}}, made(`{"agent":"other","options":{"model":"m2"}}`).Warnings)
 	require.Empty(t, made(`{"agent":"other","options":{"model":"m1"}}`).Warnings)
 	require.Empty(t, made(`{"agent":"demo","options":{"model":"m2"}}`).Warnings, "an agent without a list")

@@ -67,7 +67,7 @@ func TestAReviewIsAPrompt(t *testing.T) {
 	r := b.do("POST", "/api/sessions/"+id+"/review", "")
 	require.Equal(t, http.StatusAccepted, r.status)
 	require.Contains(t, r.header.Get("Location"), "/prompts/prm_")
-	require.Contains(t, content(), "No difference")
+	require.Contains(t, content(), "No changes since")
 	require.Contains(t, content(), "report_review")
 
 	files := []workspacefile.Delta{{Path: "a\n.go", Change: workspacefile.Modified, Additions: 2, Deletions: 1}, {Path: "p.png", Change: workspacefile.Created, Binary: true}}

@@ -162,10 +162,10 @@ func TestDoctorFindsStoredURLsThatSandboxesDoNotReach(t *testing.T) {
 
 	remedy := []string{"overwinter dev --sandbox-host-ports 8901,11434,4000"}
 	require.Equal(t, []devstack.Finding{
-		{Check: "base URLs", Verdict: devstack.Warning, Detail: "secret ANTHROPIC_BASE_URL leads to 127.0.0.1:8901 on this machine, which sandboxes do not reach", Remedies: remedy},
-		{Check: "base URLs", Verdict: devstack.Warning, Detail: "secret OPENAI_BASE_URL leads to localhost:11434 on this machine, which sandboxes do not reach", Remedies: remedy},
-		{Check: "base URLs", Verdict: devstack.Warning, Detail: "secret OPENCODE_CONFIG_CONTENT leads to [::1]:4000 on this machine, which sandboxes do not reach", Remedies: remedy},
-		{Check: "base URLs", Verdict: devstack.Warning, Detail: "profile near: OPENROUTER_BASE_URL leads to localhost:11434 on this machine, which sandboxes do not reach", Remedies: remedy},
+		{Check: "base URLs", Verdict: devstack.Warning, Detail: "secret ANTHROPIC_BASE_URL points to 127.0.0.1:8901 on this machine, which sandboxes cannot reach", Remedies: remedy},
+		{Check: "base URLs", Verdict: devstack.Warning, Detail: "secret OPENAI_BASE_URL points to localhost:11434 on this machine, which sandboxes cannot reach", Remedies: remedy},
+		{Check: "base URLs", Verdict: devstack.Warning, Detail: "secret OPENCODE_CONFIG_CONTENT points to [::1]:4000 on this machine, which sandboxes cannot reach", Remedies: remedy},
+		{Check: "base URLs", Verdict: devstack.Warning, Detail: "profile near: OPENROUTER_BASE_URL points to localhost:11434 on this machine, which sandboxes cannot reach", Remedies: remedy},
 	}, look())
 	some := look("--sandbox-host-ports=4000-4009,8901")
 	require.Len(t, some, 2)

@@ -19,7 +19,7 @@ func TestIDsAreShortened(t *testing.T) {
 	do := func(args ...string) result {
 		return run(t.Context(), append(append([]string{"session"}, args...), "--api-url", url)...)
 	}
-	require.Contains(t, do("show", "@last").stderr, "@last: there is no session yet")
+	require.Contains(t, do("show", "@last").stderr, "@last: no session exists yet")
 	const first, second = "ses_01a20000000070008000000000000001", "ses_01a20000000170008000000000000002"
 	for _, id := range []string{first, second} {
 		store.Put(session.Running, func(s *session.Session) { s.ID, s.Title = id, "Title of "+id[len(id)-1:] })

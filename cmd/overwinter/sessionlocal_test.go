@@ -54,7 +54,7 @@ func TestAgentsWhoseSessionsCannotBeMovedAreRefused(t *testing.T) {
 	}
 	for _, name := range []string{"acp", "demo"} {
 		_, err := localAgentOf(name)
-		require.ErrorContains(t, err, "sessions of "+name+" cannot be moved: overwinter does not know where its program keeps them")
+		require.ErrorContains(t, err, "sessions of "+name+" cannot be moved: overwinter does not know where the agent's program stores them")
 	}
 	_, err := localAgentOf("other")
 	require.ErrorContains(t, err, `there is no agent "other"; sessions of these agents can be moved: claude, codex, opencode, gemini`)

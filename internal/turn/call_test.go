@@ -67,7 +67,7 @@ func TestACallIsCarriedOutWithItsFrame(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "Tests of [redacted KEY]", s.Title)
 	require.Len(t, st.events(t, "title"), 1)
-	for frame, want := range map[int64]string{1: titled, 2: "must not be empty", 3: "at most 200", 4: "There is no tool", 5: "is not understood"} {
+	for frame, want := range map[int64]string{1: titled, 2: "must not be empty", 3: "at most 200", 4: "There is no tool", 5: "is not valid"} {
 		require.Len(t, st.answers.of(frame), 1, frame)
 		require.Contains(t, st.answers.of(frame)[0], want)
 		require.Equal(t, frame != 1, strings.Contains(st.answers.of(frame)[0], `"failed":true`))

@@ -42,7 +42,7 @@ func TestAddSearchAttributesRefuses(t *testing.T) {
 		wanted map[string]enumspb.IndexedValueType
 		want   string
 	}{
-		"another type":    {map[string]enumspb.IndexedValueType{"Owner": integer}, "exists as Keyword, wanted as Int"},
+		"another type":    {map[string]enumspb.IndexedValueType{"Owner": integer}, "exists with type Keyword, want Int"},
 		"a system name":   {map[string]enumspb.IndexedValueType{"WorkflowId": keyword}, "the name belongs to Temporal"},
 		"a reserved name": {map[string]enumspb.IndexedValueType{"TemporalColour": keyword}, "the name belongs to Temporal"},
 		"too many":        {many, "no column of type Int is free"},
