@@ -22,7 +22,7 @@ const (
 // status is the search attribute that the counter sets.
 var status = temporal.NewSearchAttributeKeyKeyword("OverwinterStatus")
 
-// counters are the workers' side of the test workflow.
+// counters implements the test workflow for workers.
 type counters struct {
 	mu      sync.Mutex
 	handled map[int]chan struct{}
@@ -38,7 +38,7 @@ func (c *counters) handle(n int) chan struct{} {
 	return c.handled[n]
 }
 
-// Count collects the numbers that it is sent until it is asked to finish, and returns them.
+// Count collects the numbers that it receives until it is asked to finish, and returns them.
 func (c *counters) Count(ctx workflow.Context) ([]int, error) {
 	if err := workflow.UpsertTypedSearchAttributes(ctx, status.ValueSet("counting")); err != nil {
 		return nil, err

@@ -16,8 +16,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// TestWorkerDeploymentsWork registers a version of a worker deployment and describes it. Only its compute configuration is refused, as
-// the server starts no workers.
+// TestWorkerDeploymentsWork registers a version of a worker deployment and describes it. Only its
+// compute configuration is refused, because the server starts no workers.
 func TestWorkerDeploymentsWork(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

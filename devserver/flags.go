@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/devserver/internal/temporald"
 )
 
-// sessionSearchAttributes are what the session workflow publishes about itself.
+// sessionSearchAttributes are the search attributes of the session workflow.
 var sessionSearchAttributes = map[string]enumspb.IndexedValueType{
 	"OverwinterStatus":     enumspb.INDEXED_VALUE_TYPE_KEYWORD,
 	"OverwinterAgent":      enumspb.INDEXED_VALUE_TYPE_KEYWORD,
@@ -22,7 +22,7 @@ var sessionSearchAttributes = map[string]enumspb.IndexedValueType{
 	"OverwinterGeneration": enumspb.INDEXED_VALUE_TYPE_INT,
 }
 
-// commands are the two spellings of the one thing that this program does.
+// commands are two names of the program's only command.
 type commands struct {
 	Serve  serveOptions `cmd:"" help:"Run the server until SIGTERM or Ctrl-C."`
 	Server struct {
@@ -30,7 +30,7 @@ type commands struct {
 	} `cmd:"" hidden:""`
 }
 
-// serveOptions are the flags of both spellings. The aliases are those of the temporal tool.
+// serveOptions are the flags of both names. The aliases are those of the temporal tool.
 type serveOptions struct {
 	IP            string        `name:"ip" default:"127.0.0.1" placeholder:"IP" help:"Address to listen on. Other addresses than loopback have no authentication. Default ${default}."`
 	AllowUsers    string        `name:"allow-users" placeholder:"NAMES" help:"Users of this machine to serve on loopback besides this one and root, by name or ID; all for every user. Default: none."`
@@ -49,7 +49,7 @@ type serveOptions struct {
 	ExitWithStdin bool          `help:"Stop when stdin ends and, on Linux, when the parent process dies: a killed supervisor leaves no process running."`
 }
 
-// config returns what the flags say, with search attributes and settings parsed.
+// config returns the configuration from the flags, with parsed search attributes and settings.
 func (o serveOptions) config() (temporald.Config, error) {
 	ip, err := netip.ParseAddr(o.IP)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Command overwinter-temporal is a whole Temporal cluster in one process, for one machine: server,
-// web UI and an SQLite file. `overwinter dev` runs it with the other parts of the system; it also
-// replaces the temporal command line tool if that is started as `temporal server start-dev`, as
-// testsuite.StartDevServer of the Temporal SDK does.
+// web UI and an SQLite file. `overwinter dev` runs it with the other parts of the system; it can
+// also replace the temporal command line tool for `temporal server start-dev`, which
+// testsuite.StartDevServer of the Temporal SDK runs.
 package main
 
 import (
@@ -31,11 +31,10 @@ func main() {
 	os.Exit(1)
 }
 
-// usageError is a fault in the arguments, found before anything was started.
+// usageError is an error in the arguments, found before anything was started.
 type usageError struct{ error }
 
-// run is the program without its process: it serves until a signal, or the end of stdin, asks it
-// to stop.
+// run is the program: it serves until a signal or the end of stdin stops it.
 func run(args []string, stdin io.Reader, stdout io.Writer) error {
 	var flags commands
 	parser, err := kong.New(&flags,
@@ -76,13 +75,13 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 	return serve(ctx, config, options.logger(), stdout, cancel)
 }
 
-// serve runs the server until ctx ends. A signal that comes after that ends the process at once.
+// serve runs the server until ctx ends. A later signal ends the process at once.
 func serve(
 	ctx context.Context, config temporald.Config, logger log.Logger, stdout io.Writer, restoreSignals func(),
 ) error {
 	server, err := temporald.Start(ctx, config, logger)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return nil // asked to stop before it was up
+		return nil // stopped before it was ready
 	}
 	if err != nil {
 		return err
@@ -96,7 +95,7 @@ func serve(
 	return stop(ctx, server)
 }
 
-// announce writes where the server is, and that it is.
+// announce writes the addresses of the server and that it is ready.
 func announce(stdout io.Writer, server *temporald.Server) error {
 	text := "temporal " + server.Address() + "\n"
 	if ui := server.UIAddress(); ui != "" {
@@ -108,7 +107,7 @@ func announce(stdout io.Writer, server *temporald.Server) error {
 	return nil
 }
 
-// stop stops the server though ctx may have ended.
+// stop stops the server even if ctx has ended.
 func stop(ctx context.Context, server *temporald.Server) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), temporald.StopTimeout,
 		fmt.Errorf("not ended within %s", temporald.StopTimeout))

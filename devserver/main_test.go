@@ -27,11 +27,11 @@ import (
 // all packages' tests share it.
 const waitLimit = 2 * time.Minute
 
-// Environment that makes the test binary something else than a test.
+// Variables that give the test binary another role.
 const (
-	// asServer makes it the program itself, with the arguments given.
+	// asServer makes it the program itself, with the given arguments.
 	asServer = "OVERWINTER_TEMPORAL_TEST_SERVER"
-	// asParent makes it start the program, with the arguments given, and wait for it.
+	// asParent makes it start the program with the given arguments and wait for it.
 	asParent = "OVERWINTER_TEMPORAL_TEST_PARENT"
 	// asStranger makes it a client that tries the addresses in its arguments.
 	asStranger = "OVERWINTER_TEMPORAL_TEST_STRANGER"
@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// parent is a supervisor with nothing to it: its child has its standard files.
+// parent is a minimal supervisor: its child has its standard files.
 func parent() {
 	cmd := exec.Command(os.Args[0], os.Args[1:]...)
 	cmd.Env = append(os.Environ(), asParent+"=", asServer+"=1")
@@ -61,7 +61,7 @@ func parent() {
 	}
 }
 
-// bundle is a place for one server: its ports and database file.
+// bundle has the ports and the database file of one server.
 type bundle struct {
 	port, uiPort int
 	dbFile       string
@@ -74,14 +74,14 @@ func setup(t *testing.T) *bundle {
 
 func (b *bundle) address() string { return "127.0.0.1:" + strconv.Itoa(b.port) }
 
-// args are the arguments to serve at this place, without UI unless they say otherwise.
+// args returns the arguments of the server, without UI by default.
 func (b *bundle) args(more ...string) []string {
 	return append([]string{
 		"serve", "--port", strconv.Itoa(b.port), "--ui-port", "0", "--db-file", b.dbFile, "--log-level", "error",
 	}, more...)
 }
 
-// start starts the server and returns when it says that it is ready.
+// start starts the server and returns when it reports that it is ready.
 func (b *bundle) start(t *testing.T, more ...string) *process {
 	t.Helper()
 	p := launch(t, asServer, b.args(more...))
@@ -160,21 +160,21 @@ func (p *process) waitExit(t *testing.T) error {
 	}
 }
 
-// kill ends the process with no chance to do anything about it.
+// kill ends the process with SIGKILL.
 func (p *process) kill(t *testing.T) {
 	t.Helper()
 	require.NoError(t, p.cmd.Process.Kill())
 	require.Error(t, p.waitExit(t))
 }
 
-// terminate asks the process to end and expects that it does so in order.
+// terminate sends SIGTERM and requires a graceful end.
 func (p *process) terminate(t *testing.T) {
 	t.Helper()
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, p.waitExit(t))
 }
 
-// lines is what a process wrote, line by line.
+// lines collects the output of a process, line by line.
 type lines struct {
 	done chan struct{} // closed at the end of the stream
 
@@ -227,11 +227,11 @@ func (l *lines) text() string {
 	return strings.Join(l.all, "\n")
 }
 
-// givenPorts are those that this run of the tests has given out.
+// givenPorts are the ports that this run of the tests has used.
 var givenPorts sync.Map
 
-// freePort returns a port that was free a moment ago, below those of outgoing connections, so that
-// none of them takes it meanwhile. It returns each port once.
+// freePort returns a port that was free a moment ago, below the range of outgoing connections, so
+// that none of them takes it in the meantime. It returns each port once.
 func freePort(t *testing.T) int {
 	t.Helper()
 	for range 1000 {
@@ -271,7 +271,7 @@ func eventually(t *testing.T, try func(ctx context.Context) error) {
 	}
 }
 
-// alive says whether a process exists that is not waiting to be collected.
+// alive reports whether a process exists that is not a zombie.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, os.ErrNotExist) {

@@ -2,6 +2,6 @@
 
 package main
 
-// endWithParent does nothing where the kernel does not report the parent's end; the end of stdin
+// endWithParent does nothing, because the kernel does not report the parent's end; the end of stdin
 // remains.
 func endWithParent() error { return nil }

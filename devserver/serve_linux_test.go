@@ -108,7 +108,7 @@ func TestServesItsUsersOnly(t *testing.T) {
 			if address == frontend || address == ui {
 				continue
 			}
-			// Root's other programs are no more welcome: these ports are for one process.
+			// Other programs of root are refused too, because these ports are for one process.
 			require.Equal(t, "Unavailable", tried["history "+address], "user %d: %s", id, address)
 			require.Equal(t, "Unavailable", tried["history over TLS "+address], "user %d: %s", id, address)
 			require.NotEqual(t, "200", tried["page "+address], "user %d: %s", id, address)
@@ -116,7 +116,7 @@ func TestServesItsUsersOnly(t *testing.T) {
 	}
 }
 
-// listeners are the TCP addresses that a process listens at.
+// listeners returns the TCP addresses on which a process listens.
 func listeners(t *testing.T, pid int) []string {
 	t.Helper()
 	inodes := map[string]bool{}
@@ -125,7 +125,7 @@ func listeners(t *testing.T, pid int) []string {
 	for _, descriptor := range descriptors {
 		target, err := os.Readlink(descriptor)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // closed meanwhile
+			continue // closed in the meantime
 		}
 		require.NoError(t, err)
 		if inode, ok := strings.CutPrefix(target, "socket:["); ok {

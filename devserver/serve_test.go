@@ -21,8 +21,8 @@ import (
 	"go.temporal.io/sdk/testsuite"
 )
 
-// TestAcknowledgedSignalsOutliveAKill kills the server while signals come in, starts it again over
-// the same file, and expects the workflow to know each signal that was acknowledged.
+// TestAcknowledgedSignalsOutliveAKill kills the server while signals arrive, restarts it with the
+// same file, and expects the workflow to have each acknowledged signal.
 func TestAcknowledgedSignalsOutliveAKill(t *testing.T) {
 	t.Parallel()
 	for _, sync := range []string{"normal", "full"} {
@@ -42,7 +42,7 @@ func TestAcknowledgedSignalsOutliveAKill(t *testing.T) {
 			go func() {
 				var numbers []int
 				for n := 0; ; n++ {
-					// The SDK retries a server that is not there, until it is asked to stop.
+					// The SDK retries while no server runs, until it is stopped.
 					if err := c.SignalWorkflow(ctx, run.GetID(), "", countSignal, n); err != nil {
 						acknowledged <- numbers
 						return
@@ -74,8 +74,8 @@ func TestAcknowledgedSignalsOutliveAKill(t *testing.T) {
 	}
 }
 
-// TestKillDuringTheFirstStartLeavesNoHalfDatabase kills a server at moments between the creation
-// of its file and the first client, and expects that the next one starts over the same file.
+// TestKillDuringTheFirstStartLeavesNoHalfDatabase kills a server at moments between the creation of
+// its file and the first client, and expects that the next one starts with the same file.
 func TestKillDuringTheFirstStartLeavesNoHalfDatabase(t *testing.T) {
 	t.Parallel()
 	for _, suffix := range []string{"", "-wal", "-shm"} {
@@ -105,7 +105,7 @@ func TestKillDuringTheFirstStartLeavesNoHalfDatabase(t *testing.T) {
 func TestLoneSignalDoesNotWaitForAQueueRead(t *testing.T) {
 	t.Parallel()
 	const (
-		warmUp = 40 // a server that reads its queues rarely has a few reads to spare after its start
+		warmUp = 40 // a server that reads its queues rarely makes a few reads right after its start
 		floor  = 50 * time.Millisecond
 		enough = 20
 	)
@@ -165,10 +165,10 @@ func TestSearchAttributesAreThereFromTheStart(t *testing.T) {
 	}
 	list(`OverwinterStatus = "counting"`, run.GetID())
 
-	// A server over the same file that wants one attribute more has both.
+	// A server with the same file and one more attribute has both.
 	server.terminate(t)
 	server = b.start(t, "--search-attribute", "OverwinterTries=Int")
-	c = b.client(t, "default") // the operator's calls are not tried again until the connection is back
+	c = b.client(t, "default") // calls of the operator service are not retried until the connection is back
 	attributes, err := c.OperatorService().ListSearchAttributes(t.Context(),
 		&operatorservice.ListSearchAttributesRequest{Namespace: "default"})
 	require.NoError(t, err)
@@ -192,7 +192,7 @@ func TestSearchAttributesAreThereFromTheStart(t *testing.T) {
 	list(`OverwinterTries > 2 AND OverwinterGeneration = 7`, "trying")
 	list(`OverwinterStatus = "counting" AND OverwinterTries IS NULL`, run.GetID())
 
-	// An attribute does not change its type, and being asked to changes nothing.
+	// The type of an attribute cannot change, and a request for that changes nothing.
 	server.terminate(t)
 	refused := launch(t, asServer, b.args("--search-attribute", "OverwinterTries=Keyword"))
 	require.Error(t, refused.waitExit(t))
@@ -301,7 +301,8 @@ func TestUIAnswersAreOfNoUseToOtherPages(t *testing.T) {
 		"an old browser":        {"Origin": "http://127.0.0.1:3000"},
 		"a page without origin": {"Origin": "null"},
 	} {
-		// The cookie and the token agree, as those agree that a page on another port of the same host has set.
+		// The cookie and the token match, as they do if a page on another port of the same host has
+		// set them.
 		header["Cookie"], header["X-CSRF-Token"] = "_csrf=known", "known"
 		require.Equal(t, http.StatusForbidden, ask(http.MethodPost, command, "", header).status, name)
 	}
@@ -418,7 +419,7 @@ func TestFileOfAnotherSchemaIsRefused(t *testing.T) {
 	require.Contains(t, p.stderr.text(), "has schema 9"+version[1:]+", this program needs "+version)
 }
 
-// temporalSchemaVersion is what the database says its schema is.
+// temporalSchemaVersion returns the schema version in the database.
 func temporalSchemaVersion(t *testing.T, content string) string {
 	t.Helper()
 	for _, version := range []string{"0.11/0.1"} {
@@ -485,7 +486,7 @@ func TestWithoutFileNothingIsKept(t *testing.T) {
 	require.True(t, gone, "%v", err)
 }
 
-// TestReplacesTheTemporalTool runs the program the way the SDK's test suite runs the tool.
+// TestReplacesTheTemporalTool runs the program as the SDK's test suite runs the tool.
 func TestReplacesTheTemporalTool(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -17,7 +17,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 )
 
-// try writes what comes of each way to use the addresses.
+// try writes the result of each way to use the addresses.
 func try(addresses []string) {
 	anyKey := credentials.NewTLS(&tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12})
 	for _, address := range addresses {

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 )
 
-// owner is not known on other systems.
+// owner is not supported on other systems.
 func owner(netip.AddrPort, netip.AddrPort) (int, error) {
 	return 0, errors.New("the users of connections are known on Linux only")
 }

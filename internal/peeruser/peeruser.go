@@ -1,8 +1,8 @@
 // Package peeruser finds the user of the process at the other end of a connection within this machine.
 //
-// A listener on loopback serves every user of the machine. A server that requires no password can so limit
-// itself to some of them. The kernel knows the owner of each socket; it is asked for the peer's
-// (sock_diag), or read from /proc/net/tcp where sock_diag is missing.
+// Every user of the machine can connect to a listener on loopback. With this package, a server
+// without a password can restrict itself to some of them. The owner of the peer's socket is read
+// from the kernel with sock_diag or, without it, from /proc/net/tcp.
 //
 // The owner of a socket is the user who created it, even if another one uses it now. A socket that its process has
 // closed has no owner, so the connection is refused: the kernel reports such sockets as root's.
@@ -21,20 +21,20 @@ import (
 	"strings"
 )
 
-// all as a name in a list of users stands for every user.
+// all is the name for every user in a list of users.
 const all = "all"
 
 // errGone reports that no process has the peer's socket open.
 var errGone = errors.New("the process that made the connection has closed it")
 
-// ForeignError reports a connection of a user who is not admitted.
+// ForeignError reports a connection of a user that is not admitted.
 type ForeignError struct{ ID int }
 
 func (e *ForeignError) Error() string {
 	return fmt.Sprintf("the connection belongs to user %d of this machine", e.ID)
 }
 
-// Users are the users who may connect. The zero value admits none.
+// Users are the users that may connect. The zero value admits none.
 type Users struct {
 	all bool
 	ids []int
@@ -73,9 +73,9 @@ func Parse(list string) (Users, error) {
 // All reports whether every user is admitted.
 func (u Users) All() bool { return u.all }
 
-// Check returns nil if the user at the other end of a TCP connection is admitted: local is this end of
-// the connection, remote the other. *ForeignError: it is another user. Another error: no process of this machine
-// has the other end open.
+// Check returns nil if the user at the other end of a TCP connection is admitted; local is this end
+// of the connection, remote the other. It returns *ForeignError for another user, and another error
+// if no process of this machine has the other end open.
 func (u Users) Check(local, remote net.Addr) error {
 	if u.all {
 		return nil
@@ -90,7 +90,7 @@ func (u Users) Check(local, remote net.Addr) error {
 	return nil
 }
 
-// Works returns nil if Check can tell users apart on this machine.
+// Works returns nil if Check can distinguish users on this machine.
 func Works(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -112,7 +112,7 @@ func Works(ctx context.Context) error {
 	return nil
 }
 
-// addrPort is the address of one end of a TCP connection.
+// addrPort returns the address of one end of a TCP connection.
 func addrPort(a net.Addr) (netip.AddrPort, error) {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {

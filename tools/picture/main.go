@@ -1,6 +1,6 @@
 // Command picture records a session that sleeps and wakes, and draws the terminal as an SVG. It
 // starts `overwinter dev` in a temporary directory, runs the commands of the picture with a shell,
-// and draws what they print. Nothing is made up and nothing leaves the machine:
+// and draws their output. The output is real, and nothing is sent to other machines:
 //
 //	make picture    writes docs/session.svg
 package main
@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// step is what one prompt of the shell shows.
+// step is one command of the shell with its output.
 type step struct {
 	comment string
 	command string
@@ -53,7 +53,7 @@ var steps = []step{
 	},
 }
 
-// create makes the session; it needs jq.
+// create creates the session; it needs jq.
 const create = "ID=$(overwinter session create --agent demo --idle-timeout 5s -o json | jq -r .id)"
 
 func main() {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// texts returns the lines of a picture, and fails if it is no XML.
+// texts returns the lines of a picture, and fails if it is not XML.
 func texts(t *testing.T, svg []byte) (lines []string) {
 	t.Helper()
 	var in bool
@@ -44,8 +44,8 @@ func TestDrawKeepsWhatWasPrinted(t *testing.T) {
 	}, texts(t, svg))
 }
 
-// TestThePictureShowsTheSession: the README's picture is of a session that slept and woke, with the
-// commands of this program.
+// TestThePictureShowsTheSession checks that the README's picture shows a session that slept and
+// woke, with the commands of this program.
 func TestThePictureShowsTheSession(t *testing.T) {
 	t.Parallel()
 	svg, err := os.ReadFile(filepath.Join("..", "..", "docs", "session.svg"))

@@ -1,5 +1,5 @@
-// Pinimages moves every image that this repository names to the present digest of its tag, in the files that
-// name it. It needs a registry, and crane, skopeo or docker to ask it.
+// Pinimages updates every image reference in this repository to the current digest of its tag. It
+// needs a registry, and crane, skopeo or docker to query it.
 package main
 
 import (
@@ -22,7 +22,7 @@ func main() {
 	}
 }
 
-// sources are the files that name images, each with the pattern whose first group is a name.
+// sources are the files that name images, each with a pattern whose first group is the name.
 var sources = map[string]*regexp.Regexp{
 	"Dockerfile":                    regexp.MustCompile(`(?m)^FROM(?: --\S+)* (\S+)`),
 	"docker-compose.yml":            regexp.MustCompile(`(?m)^\s+image: (\S+)`),
@@ -35,7 +35,7 @@ var built = []string{"overwinter", "overwinter-temporal"}
 
 var pinned = regexp.MustCompile(`@sha256:[0-9a-f]{64}$`)
 
-// reference is one place that names an image.
+// reference is one occurrence of an image name.
 type reference struct{ file, image string }
 
 // references finds all of them below root.
@@ -66,7 +66,7 @@ func pin(ctx context.Context, root string, digest func(context.Context, string) 
 	if err != nil {
 		return err
 	}
-	changed := map[string]string{} // image in the file -> image with the present digest
+	changed := map[string]string{} // image in the file -> image with the current digest
 	for _, r := range found {
 		if _, known := changed[r.image]; known {
 			continue
@@ -108,7 +108,7 @@ func rewrite(path string, change func(string) string) error {
 	return os.WriteFile(path, after, 0o644)
 }
 
-// digestOf asks the registry, with the first program that is here.
+// digestOf queries the registry, with the first available program.
 func digestOf(ctx context.Context, image string) (string, error) {
 	full := image
 	if !strings.Contains(image, "/") {

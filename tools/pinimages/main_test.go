@@ -11,10 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// root is that of the repository.
+// root is the root of the repository.
 const root = "../.."
 
-// An image whose tag is moved would change what is built and run without a change here.
+// Without a digest, moving an image's tag would change the builds without a change in this
+// repository.
 func TestEveryImageHasADigest(t *testing.T) {
 	t.Parallel()
 	found, err := references(root)
@@ -25,7 +26,7 @@ func TestEveryImageHasADigest(t *testing.T) {
 	require.Len(t, found, 6)
 }
 
-// copyOf is the part of the repository that is rewritten.
+// copyOf returns a copy of the files that are rewritten.
 func copyOf(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

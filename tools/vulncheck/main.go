@@ -1,5 +1,5 @@
-// Vulncheck runs govulncheck on modules of this repository, and says so if the database of vulnerabilities
-// cannot be reached: that nothing was found is not an answer then.
+// Vulncheck runs govulncheck on the modules of this repository. If it cannot reach the database of
+// vulnerabilities, it reports that instead of an empty result.
 package main
 
 import (
@@ -20,11 +20,11 @@ import (
 const (
 	exitClean      = 0
 	exitVulnerable = 1
-	// exitUnchecked is EX_TEMPFAIL of sysexits.h: another try may succeed.
+	// exitUnchecked is EX_TEMPFAIL of sysexits.h: a retry may succeed.
 	exitUnchecked = 75
 )
 
-// reachTimeout bounds the question whether the database is there.
+// reachTimeout bounds the check whether the database is reachable.
 const reachTimeout = 15 * time.Second
 
 func main() {
@@ -38,7 +38,7 @@ func main() {
 	os.Exit(code)
 }
 
-// check looks at each module's packages and what they call.
+// check runs govulncheck on the packages of each module.
 func check(ctx context.Context, database string, modules []string, out io.Writer) int {
 	if err := reach(ctx, database); err != nil {
 		fmt.Fprintf(out, "vulnerabilities: NOT CHECKED: the database %s is unreachable: %v\n", database, err)
@@ -63,7 +63,7 @@ func check(ctx context.Context, database string, modules []string, out io.Writer
 	return code
 }
 
-// reach asks the database for the time of its last change, which every one has.
+// reach reads the time of the database's last change, which every database has.
 func reach(ctx context.Context, database string) error {
 	if path, ok := strings.CutPrefix(database, "file://"); ok {
 		_, err := os.Stat(filepath.Join(path, "index", "db.json"))

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// module is one that calls a function of the standard library.
+// module returns a module that calls a function of the standard library.
 func module(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -27,7 +27,7 @@ func write(t *testing.T, dir, name, content string) {
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
-// database knows one vulnerability, in that function of strings.
+// database returns a database with one vulnerability, in that function of strings.
 func database(t *testing.T, function string) string {
 	t.Helper()
 	dir := t.TempDir()

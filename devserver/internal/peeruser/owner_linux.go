@@ -62,7 +62,7 @@ func diagnose(local, remote netip.AddrPort) (int, error) {
 	return diagAnswer(answer[:n], local, remote)
 }
 
-// diagRequest is a message that asks for one socket by its addresses.
+// diagRequest returns a message that queries one socket by its addresses.
 func diagRequest(local, remote netip.AddrPort) []byte {
 	b := make([]byte, headerSize+requestSize)
 	binary.NativeEndian.PutUint32(b, uint32(len(b)))
@@ -80,7 +80,7 @@ func diagRequest(local, remote netip.AddrPort) []byte {
 	return b
 }
 
-// socketID is the beginning of struct inet_diag_sockid: ports and addresses.
+// socketID returns the beginning of struct inet_diag_sockid: ports and addresses.
 func socketID(local, remote netip.AddrPort) []byte {
 	b := make([]byte, 36)
 	binary.BigEndian.PutUint16(b, local.Port())
@@ -90,8 +90,8 @@ func socketID(local, remote netip.AddrPort) []byte {
 	return b
 }
 
-// diagAnswer returns the owner that the kernel's answer names. Asked for a connection that has gone, the
-// kernel may find a listener.
+// diagAnswer returns the owner in the kernel's response. For a closed connection, the kernel may
+// return a listener.
 func diagAnswer(b []byte, local, remote netip.AddrPort) (int, error) {
 	if len(b) < headerSize+4 {
 		return 0, errors.New("the kernel's answer is too short")
@@ -145,7 +145,8 @@ func readTable(local, remote netip.AddrPort) (int, error) {
 	return 0, errGone
 }
 
-// tableAddress writes an address as /proc/net/tcp does: words of 32 bits in the machine's order.
+// tableAddress formats an address as /proc/net/tcp does: words of 32 bits in the machine's byte
+// order.
 func tableAddress(b []byte) string {
 	out := make([]byte, 0, len(b))
 	for ; len(b) >= 4; b = b[4:] {

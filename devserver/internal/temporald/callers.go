@@ -28,8 +28,8 @@ type callers struct {
 	check func(local, remote net.Addr) error
 }
 
-// newCallers returns who may use the frontend and the UI of c. What listens on other addresses than loopback is
-// open to its network.
+// newCallers returns the users that may use the frontend and the UI of c. On other addresses than
+// loopback, both are open to their network.
 func newCallers(ctx context.Context, c Config, logger log.Logger) (callers, error) {
 	users, err := peeruser.Parse(c.AllowUsers)
 	if err != nil {
@@ -45,7 +45,7 @@ func newCallers(ctx context.Context, c Config, logger log.Logger) (callers, erro
 	return callers{check: users.Check}, nil
 }
 
-// Authorize admits calls of the frontend by the connection that they came over.
+// Authorize admits calls of the frontend by the user of their connection.
 func (c callers) Authorize(ctx context.Context, _ *authorization.Claims, _ *authorization.CallTarget) (authorization.Result, error) {
 	if reason := c.refusal(ctx); reason != "" {
 		return authorization.Result{Decision: authorization.DecisionDeny, Reason: reason + "; see --allow-users"}, nil
@@ -53,7 +53,7 @@ func (c callers) Authorize(ctx context.Context, _ *authorization.Claims, _ *auth
 	return authorization.Result{Decision: authorization.DecisionAllow}, nil
 }
 
-// refusal is why a call is not admitted, "" if it is.
+// refusal returns the reason why a call is not admitted, "" if it is.
 func (c callers) refusal(ctx context.Context) string {
 	if c.check == nil {
 		return ""
@@ -68,7 +68,7 @@ func (c callers) refusal(ctx context.Context) string {
 	return ""
 }
 
-// handler passes on requests of connections that are admitted.
+// handler passes on requests of admitted connections.
 func (c callers) handler(next http.Handler) http.Handler {
 	if c.check == nil {
 		return next
@@ -91,8 +91,8 @@ func (c callers) handler(next http.Handler) http.Handler {
 // internalName is the name in the certificate of the services.
 const internalName = "overwinter-temporal"
 
-// internalTLS keeps others out of the connections among the services, which require no password: each end must
-// have the key that is made here and never leaves this process.
+// internalTLS protects the connections among the services, which require no password: each end must
+// have the key that is generated here and never leaves this process.
 func internalTLS(now time.Time) (encryption.TLSConfigProvider, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -103,7 +103,7 @@ func internalTLS(now time.Time) (encryption.TLSConfigProvider, error) {
 		Subject:      pkix.Name{CommonName: internalName},
 		DNSNames:     []string{internalName},
 		NotBefore:    now.AddDate(0, 0, -1),
-		NotAfter:     now.AddDate(100, 0, 0), // longer than any process lives
+		NotAfter:     now.AddDate(100, 0, 0), // longer than the lifetime of any process
 		KeyUsage:     x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		IsCA:         true, BasicConstraintsValid: true,

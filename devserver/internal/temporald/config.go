@@ -19,7 +19,7 @@ import (
 	"github.com/overwinter-dev/overwinter/devserver/internal/peeruser"
 )
 
-// How far a commit has travelled when it is acknowledged; see the package comment.
+// The durability of a commit when it is acknowledged; see the package comment.
 const (
 	// SyncNormal flushes the disk at checkpoints only.
 	SyncNormal = "normal"
@@ -27,25 +27,25 @@ const (
 	SyncFull = "full"
 )
 
-// DefaultRetention is how long closed workflows stay readable unless Config.Retention says
-// otherwise. A session closes one run with every sleep and wake, about 20 kB each, and what it did
-// is in the event log, so a week of engine histories is for looking into faults.
+// DefaultRetention is the default of Config.Retention. A session closes one run with every sleep
+// and wake, about 20 kB each, and its actions are in the event log, so a week of histories is only
+// for troubleshooting.
 const DefaultRetention = 7 * 24 * time.Hour
 
-// clusterName names the only cluster there is. It is stored in every file, so it never changes.
+// clusterName is the name of the only cluster. It is stored in every file, so it must never change.
 const clusterName = "active"
 
-// numHistoryShards is stored in every file at its creation, so it never changes either. One
-// connection to SQLite leaves nothing for a second shard to gain.
+// numHistoryShards is stored in every file at its creation, so it must never change either. With
+// one connection to SQLite, a second shard has no advantage.
 const numHistoryShards = 1
 
-// Config says where a server listens, where it keeps its data and what exists in it from the start.
+// Config configures a server's addresses, its data, and the initial content of the data.
 type Config struct {
 	// IP is the address of the frontend and the UI. On loopback, the users of AllowUsers
 	// are served; elsewhere there is no authentication, and the network around it must be closed. Required.
 	IP netip.Addr
-	// AllowUsers are users of this machine who may use a server on loopback, besides this process's and root, as
-	// peeruser.Parse reads them. Default none.
+	// AllowUsers are users of this machine that may use a server on loopback, in addition to this
+	// process's user and root, in the syntax of peeruser.Parse. Default none.
 	AllowUsers string
 	// Port is the frontend's TCP port, 1 to 65535. Required.
 	Port int
@@ -54,15 +54,15 @@ type Config struct {
 	// UIHosts are host names, in lower case, under which browsers may call the UI besides localhost
 	// and IP addresses. Default none.
 	UIHosts []string
-	// DatabaseFile is the path of the SQLite file, created when missing, in a directory that
-	// exists. Default "", which keeps everything in memory.
+	// DatabaseFile is the path of the SQLite file, which is created if missing, in an existing
+	// directory. Default "", which keeps everything in memory.
 	DatabaseFile string
 	// Sync is SyncNormal or SyncFull. Required.
 	Sync string
-	// Namespace is created when missing. Required.
+	// Namespace is created if missing. Required.
 	Namespace string
-	// Retention is given to a namespace that is created now; one that exists keeps its own. At
-	// least an hour. Required.
+	// Retention applies to a namespace that is created now; an existing one keeps its own. At least
+	// an hour. Required.
 	Retention time.Duration
 	// SearchAttributes are added to the namespace, new or not, by name. Default none.
 	SearchAttributes map[string]enumspb.IndexedValueType
@@ -94,8 +94,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// frontendAddress is where this machine reaches the frontend: its own address, or loopback when
-// it listens on all of them.
+// frontendAddress returns the address of the frontend for clients on this machine: its own, or
+// loopback if it listens on all.
 func (c Config) frontendAddress() string {
 	ip := c.IP
 	if ip.IsUnspecified() {
@@ -104,7 +104,7 @@ func (c Config) frontendAddress() string {
 	return net.JoinHostPort(ip.String(), strconv.Itoa(c.Port))
 }
 
-// loopback is the address that the services use among themselves.
+// loopback returns the address that the services use among themselves.
 func (c Config) loopback() netip.Addr {
 	switch {
 	case c.IP.IsLoopback():
@@ -119,7 +119,7 @@ func (c Config) loopback() netip.Addr {
 // servicePorts are the gRPC ports of the services that only talk among themselves.
 type servicePorts struct{ history, matching, worker int }
 
-// serverConfig is the configuration of the Temporal server for c.
+// serverConfig returns the configuration of the Temporal server for c.
 func (c Config) serverConfig(sql *config.SQL, ports servicePorts) *config.Config {
 	disabled := "disabled"
 	service := func(ip netip.Addr, port int) config.Service {

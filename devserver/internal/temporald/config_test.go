@@ -36,7 +36,7 @@ func TestValidateNamesTheField(t *testing.T) {
 	}
 }
 
-// TestServicesStayOnLoopback looks at a server that is opened to others: only its frontend is.
+// TestServicesStayOnLoopback checks that a server with a public address exposes only its frontend.
 func TestServicesStayOnLoopback(t *testing.T) {
 	t.Parallel()
 	for ip, want := range map[string]struct{ frontend, internal string }{

@@ -27,8 +27,7 @@ import (
 // schemaName is the row of schema_version under which a file's schema version is kept.
 const schemaName = "temporal"
 
-// database is the SQLite database of a server, ready for it: locked, with tables, namespace and
-// search attributes.
+// database is a server's SQLite database: locked, with tables, namespace and search attributes.
 type database struct {
 	sql  *config.SQL
 	lock *fileLock // nil in memory
@@ -62,7 +61,7 @@ func openDatabase(ctx context.Context, c Config) (_ *database, err error) {
 	return d, nil
 }
 
-// sqlConfig is how the server reaches the database that c names.
+// sqlConfig returns the server's configuration of the database that c names.
 func sqlConfig(c Config) *config.SQL {
 	conf := &config.SQL{
 		PluginName:   sqliteplugin.PluginName,
@@ -74,7 +73,7 @@ func sqlConfig(c Config) *config.SQL {
 		conf.ConnectAttributes = map[string]string{"mode": "memory", "cache": "shared"}
 		return conf
 	}
-	// The name becomes the path of a file: URI, where ?, # and % have a meaning.
+	// The name becomes the path of a file: URI, in which ?, # and % are special.
 	conf.DatabaseName = (&url.URL{Path: c.DatabaseFile}).EscapedPath()
 	conf.ConnectAttributes = map[string]string{
 		"mode":         "rwc",
@@ -82,14 +81,15 @@ func sqlConfig(c Config) *config.SQL {
 		"synchronous":  c.Sync,
 		// Milliseconds to wait for another program that reads the file.
 		"busy_timeout": "5000",
-		// What is deleted is overwritten: a purged session's text may not stay in free pages.
+		// Deleted data is overwritten, so that a purged session's text does not remain in free
+		// pages.
 		"secure_delete": "on",
 	}
 	return conf
 }
 
-// createFile makes sure that the file exists and that a new one, which will hold what users sent to
-// their workflows, is readable by its owner alone. SQLite gives the files next to it the same mode.
+// createFile makes sure that the file exists and that a new one is readable only by its owner,
+// because it will contain the inputs of workflows. SQLite gives the files next to it the same mode.
 func createFile(path string) error {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -98,7 +98,7 @@ func createFile(path string) error {
 	return file.Close()
 }
 
-// createTables gives an empty file the schema, and checks that any other file has it.
+// createTables creates the schema in an empty file, and checks the schema of any other file.
 func (d *database) createTables() (err error) {
 	db, err := sql.NewSQLAdminDB(sqlplugin.DbKindUnknown, d.sql, resolver.NewNoopResolver(), log.NewNoopLogger(), metrics.NoopMetricsHandler)
 	if err != nil {
@@ -156,8 +156,8 @@ func createSchema(db sqlplugin.AdminDB) error {
 // schemaVersion names the version of both halves of the schema, executions and visibility.
 func schemaVersion() string { return sqlite.Version + "/" + sqlite.VisibilityVersion }
 
-// ensureNamespace creates the namespace when it is missing and adds the search attributes that it
-// does not have yet. It runs before the services do, so none of them holds an older copy.
+// ensureNamespace creates the namespace if it is missing and adds missing search attributes. It
+// runs before the services start, so none of them holds an older copy.
 func (d *database) ensureNamespace(ctx context.Context, c Config) error {
 	serializer := serialization.NewSerializer()
 	factory := sql.NewFactory(*d.sql, resolver.NewNoopResolver(), clusterName, log.NewNoopLogger(), metrics.NoopMetricsHandler, serializer)
@@ -221,7 +221,7 @@ func createNamespace(ctx context.Context, namespaces persistence.MetadataManager
 	return nil
 }
 
-// close folds the WAL back into the file, so that the file alone can be copied, and gives up the
+// close folds the WAL back into the file, so that the file alone can be copied, and releases the
 // lock. The connection itself stays with the driver's pool until the process ends.
 func (d *database) close() error {
 	if d.lock == nil {

@@ -8,25 +8,25 @@
 // # Invariants
 //
 //   - One process per file: [Start] holds a lock on FILE.lock from before the file is opened until
-//     [Server.Stop]. The kernel drops it with the process, so a kill leaves nothing to clear up.
+//     [Server.Stop]. The kernel releases it when the process ends, so a kill requires no clean-up.
 //   - A new file gets its tables in one transaction, so a process killed during its first start
 //     leaves an empty file and never half a schema.
 //   - The namespace and its search attributes exist before the first port is opened. An attribute
 //     is only ever added: one that exists with another type is refused, and nothing is changed.
 //   - SQLite has one connection. A second one does not make it faster: both wait for each other's
 //     write lock and some requests stall for seconds.
-//   - Every listener is bound to Config.IP; those that only the services use among themselves
-//     are on loopback whatever Config.IP is. Nothing is sent to other hosts: version check, news
-//     and metrics are off. The services
-//     among themselves use TLS with a key of this process. On loopback, only some users of the machine are served.
+//   - Every listener is bound to Config.IP, except those that only the services use among
+//     themselves, which are always on loopback. Nothing is sent to other hosts: version check, news
+//     and metrics are off. The services use TLS among themselves, with a key of this process. On
+//     loopback, only the configured users of the machine are served.
 //
 // # Durability
 //
-// SQLite runs in WAL mode. What was acknowledged has been handed to the kernel, so it outlives the
-// death of this process by any signal, with either setting of Config.Sync. They differ when the
-// machine loses power or its kernel dies: with [SyncFull] every commit has reached the disk first;
-// with [SyncNormal] the commits since the last checkpoint of the WAL may be missing, the file is
-// consistent, and workflows are in the state of a moment earlier.
+// SQLite runs in WAL mode. Acknowledged writes have reached the kernel, so they survive the death
+// of this process by any signal, with either setting of Config.Sync. The settings differ if the
+// machine loses power or its kernel crashes: with [SyncFull] every commit has reached the disk
+// first; with [SyncNormal] the commits since the last checkpoint of the WAL may be missing, the
+// file is consistent, and workflows are in a slightly earlier state.
 //
 // # When things fail
 //

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileLock is an exclusive lock between processes. SQLite's own locks let several processes into
-// one file, and two servers that own the same shard would tear each other's work.
+// fileLock is an exclusive lock between processes. SQLite's own locks allow several processes to
+// use one file, and two servers that own the same shard would corrupt each other's state.
 type fileLock struct{ file *os.File }
 
-// lockFile takes the lock at path or says who has it. It does not wait.
+// lockFile acquires the lock at path, or returns an error that names its holder. It does not wait.
 func lockFile(path string) (*fileLock, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -46,6 +46,6 @@ func (l *fileLock) sign() error {
 	return err
 }
 
-// release gives up the lock. The file stays: removing it would let two processes lock two files of
-// the same name.
+// release releases the lock. The file stays, because after its removal two processes could lock two
+// files of the same name.
 func (l *fileLock) release() error { return l.file.Close() }

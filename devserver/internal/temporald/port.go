@@ -11,7 +11,7 @@ import (
 )
 
 // checkPort returns an error if the port is not free now. Temporal and its UI end the process if
-// they cannot listen, without a message that a user could act on.
+// they cannot listen, without a useful message.
 func checkPort(ctx context.Context, ip netip.Addr, port int) error {
 	listener, err := listen(ctx, ip, port)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -31,7 +31,7 @@ func freePorts(ctx context.Context, ip netip.Addr, n int) (ports []int, err erro
 		if listenErr != nil {
 			return nil, fmt.Errorf("find a free port on %s: %w", ip, listenErr)
 		}
-		// Held until all are found, so that no port is found twice.
+		// Kept open until all ports are found, so that no port is found twice.
 		defer func() { err = errors.Join(err, listener.Close()) }()
 		if err := linger(ctx, listener); err != nil {
 			return nil, fmt.Errorf("reserve port %s: %w", listener.Addr(), err)
@@ -41,8 +41,9 @@ func freePorts(ctx context.Context, ip netip.Addr, n int) (ports []int, err erro
 	return ports, nil
 }
 
-// linger leaves a connection to the listener in TIME_WAIT. The port then counts as used to those
-// who want any port, outgoing connections among them, and as free to those who want this one.
+// linger leaves a connection to the listener in TIME_WAIT. The kernel then does not assign the port
+// to listeners on port 0 or to outgoing connections, but a listener that requests this port gets
+// it.
 func linger(ctx context.Context, listener net.Listener) error {
 	var dialer net.Dialer
 	outer, err := dialer.DialContext(ctx, "tcp", listener.Addr().String())
@@ -53,7 +54,7 @@ func linger(ctx context.Context, listener net.Listener) error {
 	if err != nil {
 		return errors.Join(err, outer.Close())
 	}
-	// The side that closes first is the one that lingers.
+	// The side that closes first lingers.
 	return errors.Join(inner.Close(), outer.Close())
 }
 

@@ -11,7 +11,7 @@ import (
 
 // addSearchAttributes returns aliases (column to attribute name) with the wanted attributes added,
 // and whether that changed anything. The visibility tables have a fixed number of columns per type,
-// each of which a namespace may give a name. The arguments are left alone.
+// each of which a namespace may name. The arguments are not modified.
 func addSearchAttributes(
 	aliases map[string]string, wanted map[string]enumspb.IndexedValueType,
 ) (map[string]string, bool, error) {

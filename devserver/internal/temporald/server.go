@@ -13,11 +13,11 @@ import (
 	"go.temporal.io/server/temporal"
 )
 
-// readyTimeout is how long the services may take from being started to answering.
+// readyTimeout limits the time from the start of the services until they respond.
 const readyTimeout = 30 * time.Second
 
-// StopTimeout is how long Server.Stop may need. Services end within one to three seconds, most of
-// which the frontend spends on letting calls in flight finish.
+// StopTimeout limits Server.Stop. Services end within one to three seconds, most of which the
+// frontend spends waiting for calls in progress.
 const StopTimeout = 8 * time.Second
 
 // Server is a running Temporal cluster of one process.
@@ -28,13 +28,12 @@ type Server struct {
 	ui       *webUI // nil without UI
 }
 
-// Start opens the database, starts the services and the UI, and returns when they answer. Its
-// errors are sentences for the user: a port in use, a database that is locked or broken, a setting
-// out of bounds. When ctx ends first, what was started is stopped and the error wraps
+// Start opens the database, starts the services and the UI, and returns when they respond. Its
+// errors are messages for the user: a port in use, a database that is locked or damaged, a setting
+// out of bounds. If ctx ends first, Start stops everything and returns an error that wraps
 // ctx.Err().
 //
-// Temporal's services end the process by themselves when they meet something that they cannot live
-// with; they log it first.
+// On a fatal error, Temporal's services log it and end the process.
 func Start(ctx context.Context, c Config, logger log.Logger) (_ *Server, err error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -109,7 +108,7 @@ func Start(ctx context.Context, c Config, logger log.Logger) (_ *Server, err err
 	return s, nil
 }
 
-// waitReady returns when the frontend and the UI answer.
+// waitReady returns when the frontend and the UI respond.
 func (s *Server) waitReady(ctx context.Context, logger *slog.Logger) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("no response within %s", readyTimeout))
 	defer cancel()
@@ -128,10 +127,10 @@ func (s *Server) waitReady(ctx context.Context, logger *slog.Logger) error {
 	return s.ui.waitReady(ctx)
 }
 
-// Address is where clients on this machine reach the frontend, host:port.
+// Address returns the frontend's address for clients on this machine, host:port.
 func (s *Server) Address() string { return s.config.frontendAddress() }
 
-// UIAddress is the URL of the web UI, "" without one.
+// UIAddress returns the URL of the web UI, "" without one.
 func (s *Server) UIAddress() string {
 	if s.ui == nil {
 		return ""
@@ -139,8 +138,8 @@ func (s *Server) UIAddress() string {
 	return s.ui.url
 }
 
-// Stop ends the UI, then the services, then folds the database together. It gives up when ctx ends
-// first; what was acknowledged is safe either way.
+// Stop ends the UI, then the services, then merges the WAL into the database file. It returns early
+// if ctx ends; acknowledged writes are safe either way.
 func (s *Server) Stop(ctx context.Context) error {
 	var errs []error
 	if s.ui != nil {

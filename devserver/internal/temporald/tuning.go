@@ -10,30 +10,30 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// tuning is what a server of one shard with few users needs, and a cluster does not.
+// tuning has the settings for a server with one shard and few users.
 var tuning = map[string]string{
-	// A shard reads each of its queues 20 times a second by default, which is plenty for the
-	// thousands of shards of a cluster. Here it makes a lone signal, start or search wait 50 ms.
+	// A shard reads each of its queues 20 times a second by default, which suits the thousands of
+	// shards of a cluster. Here it would delay a single signal, start or search by 50 ms.
 	"history.transferProcessorMaxPollRPS":   "2000",
 	"history.timerProcessorMaxPollRPS":      "2000",
 	"history.visibilityProcessorMaxPollRPS": "2000",
 	"history.outboundProcessorMaxPollRPS":   "2000",
 
-	// Partitions spread a task queue over machines. With one machine they only make a task wait
-	// in another partition than the poller does.
+	// Partitions spread a task queue over machines. With one machine, a task may only wait in
+	// another partition than its poller.
 	"matching.numTaskqueueReadPartitions":  "1",
 	"matching.numTaskqueueWritePartitions": "1",
 
-	// The eleventh update in flight to one workflow is refused by default and retried by the
-	// client after half a second or more.
+	// By default, the eleventh concurrent update of one workflow is refused, and the client retries
+	// it after half a second or more.
 	"history.maxInFlightUpdates": "100",
 
 	// Nothing leaves this machine.
 	"frontend.enableServerVersionCheck": "false",
 }
 
-// dynamicConfig returns the tuning with the overrides laid over it. A key that the server does not
-// know, or a value that it would not take, is an error: the server itself would ignore either.
+// dynamicConfig returns the tuning with the overrides applied. An unknown key or an invalid value
+// is an error, because the server itself would ignore it.
 func dynamicConfig(overrides map[string]string) (dynamicconfig.StaticClient, error) {
 	values := maps.Clone(tuning)
 	for key, value := range overrides {
@@ -57,7 +57,7 @@ func dynamicConfig(overrides map[string]string) (dynamicconfig.StaticClient, err
 	return static, nil
 }
 
-// loadDynamicValue reads one value the way the server reads its configuration files.
+// loadDynamicValue parses one value as the server parses its configuration files.
 func loadDynamicValue(key, value string) ([]dynamicconfig.ConstrainedValue, error) {
 	var parsed any
 	if err := yaml.Unmarshal([]byte(value), &parsed); err != nil {

@@ -22,11 +22,11 @@ import (
 	"github.com/temporalio/ui-server/v2/ui"
 )
 
-// webUI is Temporal's web interface. Its handler is assembled here: its own server would listen at
-// another address, where callers are not checked.
+// webUI is Temporal's web interface. Its handler is assembled here, because its own server would
+// listen at another address and not check callers.
 type webUI struct {
 	server *http.Server
-	done   chan error // what Serve returned
+	done   chan error // the result of Serve
 	url    string
 }
 
@@ -42,7 +42,7 @@ func startUI(ctx context.Context, c Config, admitted callers) (*webUI, error) {
 		DisableNewsFetch:   true,
 		NotifyOnNewVersion: false,
 		HideLogs:           true,
-		// Served over plain HTTP: browsers drop a secure cookie, and every button with it.
+		// Served over plain HTTP, where browsers drop a secure cookie, and every button would fail.
 		CORS: uiconfig.CORS{CookieInsecure: true},
 	})
 	if err != nil {
@@ -71,7 +71,8 @@ func startUI(ctx context.Context, c Config, admitted callers) (*webUI, error) {
 	return u, nil
 }
 
-// uiHandler is the UI as its own package assembles it, without CORS: its pages are the only ones that use it.
+// uiHandler assembles the UI as its own package does, but without CORS, because only its own pages
+// use it.
 func uiHandler(c *uiconfig.Config) (http.Handler, error) {
 	config, err := uiconfig.NewConfigProviderWithRefresh(c)
 	if err != nil {
@@ -102,7 +103,7 @@ func uiHandler(c *uiconfig.Config) (http.Handler, error) {
 	return e, nil
 }
 
-// waitReady returns when the UI answers.
+// waitReady returns when the UI responds.
 func (u *webUI) waitReady(ctx context.Context) error {
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()

@@ -11,9 +11,9 @@ import (
 )
 
 // namedHosts passes on requests whose Host header is an IP address, localhost or one of names, and
-// refuses the rest. A web page whose own name was made to resolve to this machine (DNS rebinding)
-// counts as the same origin in its browser, so its Host header is all that gives it away; an
-// address cannot be rebound.
+// refuses the rest. If the name of a web page resolves to this machine (DNS rebinding), its browser
+// treats requests as same-origin, so only the Host header reveals them; an address cannot be
+// rebound.
 func namedHosts(names []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -31,7 +31,7 @@ func namedHosts(names []string, next http.Handler) http.Handler {
 	})
 }
 
-// uiHeaders keep other pages from embedding what is served, and caches from keeping what the server answers.
+// uiHeaders prevent other pages from embedding the UI, and caches from storing its responses.
 func uiHeaders(header http.Header, path string) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("X-Frame-Options", "SAMEORIGIN")
@@ -42,8 +42,9 @@ func uiHeaders(header http.Header, path string) {
 	}
 }
 
-// uiServer serves the UI to callers that are admitted, under names of namedHosts. What another page sends to change
-// something is refused before the UI compares its tokens: a cookie is shared by all ports of a host.
+// uiServer serves the UI to admitted callers, under the names of namedHosts. It refuses changes
+// requested by pages of other origins before the UI compares its tokens, because all ports of a
+// host share cookies.
 func uiServer(admitted callers, names []string, ui http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           admitted.handler(namedHosts(names, http.NewCrossOriginProtection().Handler(ui))),

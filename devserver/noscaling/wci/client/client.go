@@ -14,7 +14,7 @@ import (
 // Module provides the Client.
 var Module = fx.Provide(func() Client { return none{} })
 
-// Client is what the server asks of worker controllers.
+// Client has the methods that the server calls.
 type Client interface {
 	DescribeWorkerControllerInstance(
 		ctx context.Context, in *namespace.Namespace, version *deploymentpb.WorkerDeploymentVersion,
@@ -34,7 +34,7 @@ type Client interface {
 
 var errNone = serviceerror.NewInvalidArgument("this development server does not start workers: compute configurations are not supported")
 
-// none has no worker controller.
+// none is a client without worker controllers.
 type none struct{}
 
 func (none) DescribeWorkerControllerInstance(
@@ -56,7 +56,7 @@ func (none) ValidateWorkerControllerInstanceSpec(
 	return errNone
 }
 
-// DeleteWorkerControllerInstance succeeds: what is to be deleted is not there.
+// DeleteWorkerControllerInstance succeeds, because there is nothing to delete.
 func (none) DeleteWorkerControllerInstance(context.Context, *namespace.Namespace, *deploymentpb.WorkerDeploymentVersion, string) error {
 	return nil
 }

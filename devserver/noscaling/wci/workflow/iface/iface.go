@@ -8,20 +8,20 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 )
 
-// ComputeProviderType names where workers are started.
+// ComputeProviderType names a provider that starts workers.
 type ComputeProviderType string
 
-// ScalingAlgorithmType names how their number is decided.
+// ScalingAlgorithmType names an algorithm that decides their number.
 type ScalingAlgorithmType string
 
-// ComputeProviderSpec is where the workers of a group are started.
+// ComputeProviderSpec is the provider of a group's workers.
 type ComputeProviderSpec struct {
 	ProviderType  ComputeProviderType
 	Config        *commonpb.Payload
 	NexusEndpoint string
 }
 
-// ScalingAlgorithmSpec is how the number of workers of a group is decided.
+// ScalingAlgorithmSpec is the algorithm that decides the number of a group's workers.
 type ScalingAlgorithmSpec struct {
 	ScalingAlgorithm ScalingAlgorithmType
 	Config           *commonpb.Payload
@@ -40,12 +40,12 @@ type ScalingGroupSpecUpdate struct {
 	UpdateMask []string
 }
 
-// WorkerControllerInstanceSpec is all groups of a version.
+// WorkerControllerInstanceSpec has all groups of a version.
 type WorkerControllerInstanceSpec struct {
 	ScalingGroupSpecs map[string]ScalingGroupSpec
 }
 
-// ValidationResult says whether a provider accepted a version's groups.
+// ValidationResult reports whether a provider accepted a version's groups.
 type ValidationResult string
 
 // ValidationResultFailed is the result that has a message.
@@ -64,7 +64,7 @@ type QueryDescribeWorkerControllerInstanceResponse struct {
 	ValidationStatus *ValidationStatus
 }
 
-// UpdateWorkerControllerInstanceResponse is what a worker controller has after an update.
+// UpdateWorkerControllerInstanceResponse is the state of a worker controller after an update.
 type UpdateWorkerControllerInstanceResponse struct {
 	Spec *WorkerControllerInstanceSpec
 }
