@@ -25,14 +25,15 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// agentPrompt is answered by the model server at once, with agentAnswer.
+// agentPrompt is a prompt that the model server answers at once with agentAnswer.
 const agentPrompt = "{{hello}} there"
 
 func newModels() *modelserver.Server {
 	return modelserver.New(map[string][]modelserver.Step{"hello": {{Text: "Hello to you."}}})
 }
 
-// installed is the directory of an agent's program in the user's cache, "" where it is not.
+// installed returns the directory of an agent's program in the user's cache, "" if it is not
+// installed.
 func installed(a interface{ Packages() []npm.Package }) string {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -47,7 +48,7 @@ func installed(a interface{ Packages() []npm.Package }) string {
 
 const notInstalled = "the agent is not installed; run make agents"
 
-// claudeSessions is how many sessions, and bare processes, work at once.
+// claudeSessions is the number of concurrent sessions and of bare processes.
 const claudeSessions = 10
 
 // measureClaude compares sessions of Claude Code with its bare process.
@@ -88,7 +89,7 @@ func measureClaude(ctx context.Context, b *bench, s *section) (err error) {
 			return err
 		}
 		sessions = append(sessions, p)
-		for range 2 { // the first one makes the image of the agent
+		for range 2 { // the first one builds the image of the agent
 			if err := p.say(ctx, agentPrompt, &prompts{}); err != nil {
 				return fmt.Errorf("session: %w", err)
 			}
@@ -121,7 +122,7 @@ func measureClaude(ctx context.Context, b *bench, s *section) (err error) {
 	return compareTen(ctx, b, sys, s, sessions, processes)
 }
 
-// compareTen has all sessions work, and all bare processes, in turns.
+// compareTen alternates between all sessions working and all bare processes working.
 func compareTen(ctx context.Context, b *bench, sys *system, s *section, sessions []*probe, processes []*bareAgent) error {
 	var turns, bareTurns int
 	var took, bareTook, bareCPU time.Duration
@@ -155,7 +156,7 @@ func compareTen(ctx context.Context, b *bench, sys *system, s *section, sessions
 	s.compare("turns of ten sessions", number(float64(turns)/took.Seconds(), perSecond), "ten bare processes",
 		number(float64(bareTurns)/bareTook.Seconds(), perSecond), reaches(0.7))
 	each := func(d time.Duration, n int) value { return number(d.Seconds()/float64(max(1, n)), seconds) }
-	// The goal is 35 ms where the agent takes 70.
+	// The goal is 35 ms if the agent takes 70 ms.
 	s.compare("CPU per turn outside the agent", each(used.system(agentCPU), turns), "the agent in the same turns", used.perUnit(agentCPU, turns), within(0.5))
 	s.compare("CPU per turn: agent", used.perUnit(agentCPU, turns), "bare process", each(bareCPU, bareTurns), noGoal)
 	for _, k := range components[1:] {
@@ -165,8 +166,8 @@ func compareTen(ctx context.Context, b *bench, sys *system, s *section, sessions
 	return nil
 }
 
-// together has n workers repeat their turns until the time is over, and returns how many turns they
-// completed and how long that took, the last ones included.
+// together makes n workers repeat their turns until the time has passed, and returns how many turns
+// they completed and how long that took, including the last ones.
 func together(during time.Duration, n int, turn func(i int) error) (turns int, took time.Duration, err error) {
 	began := time.Now()
 	counts := make([]int, n)
@@ -199,7 +200,7 @@ func (c *client) secrets(ctx context.Context, values map[string]string) error {
 	return nil
 }
 
-// bareAgent is an agent's process on this machine, without a sandbox, a journal or a store.
+// bareAgent is an agent's process on this machine, without sandbox, journal or store.
 type bareAgent struct {
 	adapter agent.Adapter
 	command *exec.Cmd
@@ -213,8 +214,8 @@ type arrivedLine struct {
 	data []byte
 }
 
-// startBareAgent starts the program with the command line and environment of a session. Placeholder is
-// its path in sandboxes.
+// startBareAgent starts the program with the command line and environment of a session. placeholder
+// is its path in sandboxes.
 func startBareAgent(adapter agent.Adapter, placeholder, program string, secrets map[string]string) (_ *bareAgent, err error) {
 	home, err := os.MkdirTemp("", "overwinter-bench-agent-*")
 	if err != nil {
@@ -271,7 +272,7 @@ func startBareAgent(adapter agent.Adapter, placeholder, program string, secrets 
 	return a, nil
 }
 
-// turn runs a prompt to its end and returns how long its first text took.
+// turn runs a prompt to its end and returns the time to its first text.
 func (a *bareAgent) turn(ctx context.Context, content string) (first time.Duration, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, waitLimit, fmt.Errorf("the agent did not end its turn within %s", waitLimit))
 	defer cancel()
@@ -333,7 +334,7 @@ func (a *bareAgent) stop() error {
 	return os.RemoveAll(a.home)
 }
 
-// cpuOf is the processor time of the processes and all their descendants.
+// cpuOf returns the CPU time of the processes and all their descendants.
 func cpuOf(agents []*bareAgent) time.Duration {
 	table := readProcesses()
 	var sum time.Duration
@@ -347,7 +348,7 @@ func cpuOf(agents []*bareAgent) time.Duration {
 	return sum
 }
 
-// descends reports whether a process is a descendant of another, or it itself.
+// descends reports whether a process is another one or its descendant.
 func (t processes) descends(pid, ancestor int) bool {
 	for ; pid > 1; pid = t[pid].parent {
 		if pid == ancestor {
@@ -357,7 +358,7 @@ func (t processes) descends(pid, ancestor int) bool {
 	return false
 }
 
-// firstText is how long a program that was just started took until its output has a line that match
+// firstText returns the time until the output of a just started program has a line that match
 // accepts.
 func firstText(ctx context.Context, command *exec.Cmd, match string) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, waitLimit)

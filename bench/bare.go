@@ -24,7 +24,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// bare performs the operations that no implementation can avoid, and nothing else, on the parts of a system.
+// bare performs only the operations that no implementation can avoid, on the parts of a system.
 type bare struct {
 	postgres *pgx.Conn
 	settings string // of Postgres: those that determine the cost of a commit
@@ -123,7 +123,7 @@ func (b *bare) openTemporal(ctx context.Context, s *stack) (err error) {
 	return err
 }
 
-// noteActivity reports when it ran.
+// noteActivity is an activity that reports its time.
 type noteActivity struct{ note func(context.Context) error }
 
 // Note returns at once.
@@ -141,7 +141,7 @@ func runNotes(ctx workflow.Context) error {
 	}
 }
 
-// close does not undo anything in the system, which is stopped next.
+// close leaves its data in the system, which is stopped next.
 func (b *bare) close(ctx context.Context) error {
 	var errs []error
 	if b.modal != nil {
@@ -187,7 +187,7 @@ func (b *bare) round(ctx context.Context, f *floors) error {
 	return b.exec(ctx, f)
 }
 
-// exec samples a process that prints a line at once, and the time after it has read a line.
+// exec samples a process that prints a line at once, and another line after it has read one.
 func (b *bare) exec(ctx context.Context, f *floors) error {
 	began := time.Now()
 	process, err := b.modal.Exec(ctx, b.sandbox, driver.ExecRequest{
@@ -221,8 +221,8 @@ func (b *bare) exec(ctx context.Context, f *floors) error {
 	return errors.Join(err, process.Stdout().Close(), process.Stderr().Close())
 }
 
-// transactions is how many transactions the system's database has seen. Backends report theirs with
-// a delay of up to a second.
+// transactions returns the number of transactions of the system's database. Backends report theirs
+// with a delay of up to a second.
 func (b *bare) transactions(ctx context.Context) (int64, error) {
 	select {
 	case <-time.After(1500 * time.Millisecond):
@@ -234,7 +234,7 @@ func (b *bare) transactions(ctx context.Context) (int64, error) {
 	return n, err
 }
 
-// create starts a sandbox that the system does not regard as its own.
+// create starts a sandbox that does not belong to the system.
 func (b *bare) create(ctx context.Context, image string) (string, error) {
 	id, err := b.modal.Create(ctx, driver.CreateRequest{
 		Name: session.NewID("bench-"), Tags: map[string]string{"bench": "1"}, Image: image, Timeout: time.Hour,
@@ -245,8 +245,8 @@ func (b *bare) create(ctx context.Context, image string) (string, error) {
 	return id, nil
 }
 
-// life samples the life of two sandboxes: one of the base image, and one of the image that a
-// hibernated session is restored from.
+// life samples the lifetime of two sandboxes: one of the base image, and one of the image from
+// which a hibernated session is restored.
 func (b *bare) life(ctx context.Context, sleeper string, f *floors) error {
 	began := time.Now()
 	fresh, err := b.create(ctx, sandbox.DefaultBase)

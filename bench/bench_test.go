@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// little are options for which every part is short.
+// little returns options with which every part is short.
 func little(t *testing.T) options {
 	t.Helper()
 	bin, err := filepath.Abs(filepath.Join("..", "bin"))
@@ -30,7 +30,7 @@ func little(t *testing.T) options {
 	}
 }
 
-// TestAShortRunFindsEveryFigure measures a little of the parts that need no agent, and requires each figure
+// TestAShortRunFindsEveryFigure runs the parts that need no agent briefly, and requires each figure
 // and floor to be positive.
 func TestAShortRunFindsEveryFigure(t *testing.T) {
 	t.Parallel()
@@ -147,7 +147,8 @@ func TestGoalsCanBeMissed(t *testing.T) {
 	}
 }
 
-// TestProcessesBelongToComponents is about the table of a system with one sandbox, in which an agent runs a tool.
+// TestProcessesBelongToComponents uses the process table of a system with one sandbox, in which an
+// agent runs a tool.
 func TestProcessesBelongToComponents(t *testing.T) {
 	t.Parallel()
 	table := processes{

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// object is a JSON object as a client without our types sees it.
+// object is a JSON object without types.
 type object = map[string]any
 
 // client speaks HTTP to the api.
@@ -33,10 +33,10 @@ func newClient(url string) *client {
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// errUnavailable is an answer of 503: a part of the system did not answer in time.
+// errUnavailable is a response of 503: a part of the system did not respond in time.
 var errUnavailable = errors.New("unavailable")
 
-// statusError is an answer with another status than was expected.
+// statusError is a response with an unexpected status.
 type statusError struct {
 	method, path string
 	status       int
@@ -47,8 +47,8 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("%s %s: %d %s", e.method, e.path, e.status, e.body)
 }
 
-// call makes a request and requires a status below 300. It repeats a request that was answered with
-// 503, as every client does; the time that this takes is part of what is measured.
+// call makes a request and requires a status below 300. It retries after a 503, as every client
+// does; the measurement includes the time for this.
 func (c *client) call(ctx context.Context, method, path string, body any) (object, error) {
 	ctx, cancel := context.WithTimeout(ctx, waitLimit)
 	defer cancel()
@@ -112,8 +112,8 @@ func (c *client) command(ctx context.Context, sessionID, name string) error {
 	return err
 }
 
-// stopAll stops sessions and returns when their sandboxes are gone, so that they do not disturb what
-// is measured next.
+// stopAll stops sessions and returns when their sandboxes are terminated, so that they do not
+// disturb the next measurement.
 func (c *client) stopAll(ctx context.Context, sessions []string) error {
 	ctx, cancel := context.WithTimeout(ctx, waitLimit+time.Duration(len(sessions))*time.Second)
 	defer cancel()
@@ -158,10 +158,10 @@ type event struct {
 	arrived time.Time
 }
 
-// words is how many words a text_delta has: an event may hold several.
+// words returns the number of words of a text_delta: an event may contain several.
 func (e event) words() int { return len(strings.Fields(e.Data.Delta)) }
 
-// stream passes every event of a session to take until ctx ends, and then returns nil.
+// stream calls take for every event of a session until ctx ends, and then returns nil.
 func (c *client) stream(ctx context.Context, sessionID string, take func(event)) error {
 	return c.lines(ctx, "/api/sessions/"+sessionID+"/events", func(data []byte) error {
 		e := event{arrived: time.Now()}
@@ -175,8 +175,8 @@ func (c *client) stream(ctx context.Context, sessionID string, take func(event))
 	})
 }
 
-// lines passes the data of every server-sent event of a stream to take, without its line end, until
-// ctx ends, and then returns nil. The data is valid until take returns.
+// lines calls take with the data of every server-sent event of a stream, without its line end,
+// until ctx ends, and then returns nil. The data is valid until take returns.
 func (c *client) lines(ctx context.Context, path string, take func(data []byte) error) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+path, nil)
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// component is a part of the system, or what else uses the machine.
+// component is a part of the system, or another user of the machine.
 type component string
 
-// Components of a system. The agent is everything that the runner's daemon starts.
+// Components of a system. The agent includes everything that the runner's daemon starts.
 const (
 	agentCPU      component = "agent"
 	runnerCPU     component = "runner and links"
@@ -30,11 +30,11 @@ const (
 // components are those of a system, in the order of reports.
 var components = []component{agentCPU, runnerCPU, localModalCPU, workerCPU, apiCPU, postgresCPU, temporalCPU, supervisorCPU}
 
-// cpuTime is processor time by component.
+// cpuTime is CPU time by component.
 type cpuTime map[component]time.Duration
 
-// since is the time used since an earlier reading. A process that ended meanwhile counts for its
-// parent's component, so that one may be slightly negative.
+// since returns the time used since an earlier reading. A process that ended in the meantime counts
+// for its parent's component, so its own may be slightly negative.
 func (c cpuTime) since(before cpuTime) cpuTime {
 	out := cpuTime{}
 	for k, v := range c {
@@ -53,7 +53,7 @@ func (c cpuTime) plus(other cpuTime) cpuTime {
 	return out
 }
 
-// system is the time of all components of the system but those named.
+// system returns the time of all components of the system except the named ones.
 func (c cpuTime) system(without ...component) time.Duration {
 	var sum time.Duration
 	for _, k := range components {
@@ -64,7 +64,7 @@ func (c cpuTime) system(without ...component) time.Duration {
 	return sum
 }
 
-// perUnit is the time of a component for each of n units of work.
+// perUnit returns the time of a component for each of n units of work.
 func (c cpuTime) perUnit(k component, n int) value {
 	return number(c[k].Seconds()/float64(max(1, n)), seconds)
 }
@@ -82,8 +82,8 @@ func (c cpuTime) addTo(s *section, what string, n int, g goal) {
 // ticksPerSecond is the unit of the times in /proc: USER_HZ, which is 100 on every Linux.
 const ticksPerSecond = 100
 
-// readCPU returns the processor time used so far by a system, given the process of its supervisor,
-// by this program, and by everything else.
+// readCPU returns the CPU time used so far by a system, given the process of its supervisor, by
+// this program, and by everything else.
 func readCPU(root int) cpuTime {
 	table := readProcesses()
 	out := cpuTime{}
@@ -102,7 +102,7 @@ func readCPU(root int) cpuTime {
 	return out
 }
 
-// readMachineTime is the processor time of everything that has run on the machine.
+// readMachineTime returns the CPU time of everything that has run on the machine.
 func readMachineTime() time.Duration {
 	raw, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -163,8 +163,8 @@ func (p process) is(program string, argument ...string) bool {
 	return len(argument) == 0 || len(p.argv) > 1 && p.argv[1] == argument[0]
 }
 
-// component is the one that a process of a system belongs to, "" for processes outside of it. Root is
-// the supervisor.
+// component returns the component of a process, "" for processes outside of the system. root is the
+// supervisor.
 func (t processes) component(pid, root int) component {
 	if pid == root {
 		return supervisorCPU
@@ -195,12 +195,12 @@ func (t processes) component(pid, root int) component {
 		case p.is("overwinter-temporal"):
 			return temporalCPU
 		}
-		return postgresCPU // the one child whose program depends on the installation
+		return postgresCPU // the only child whose program depends on the installation
 	}
 	return ""
 }
 
-// child is the process of a component that the supervisor started, 0 if there is none.
+// child returns the process of a component that the supervisor started, 0 if there is none.
 func (t processes) child(k component, root int) int {
 	for pid, p := range t {
 		if p.parent == root && t.component(pid, root) == k {

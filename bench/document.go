@@ -5,13 +5,14 @@ import (
 	"strings"
 )
 
-// report is everything that was measured.
+// report has all measurements.
 type report struct {
 	machine  machine
 	sections []*section
 }
 
-// handwritten is the part of a document that people write: everything from the first ruled line on.
+// handwritten returns the manually written part of a document: everything from the first ruled line
+// on.
 func handwritten(document string) string {
 	const line = "\n---\n"
 	if _, rest, found := strings.Cut(document, line); found {
@@ -20,7 +21,7 @@ func handwritten(document string) string {
 	return ""
 }
 
-// markdown is the whole document.
+// markdown returns the whole document.
 func (r *report) markdown() string {
 	var b strings.Builder
 	write := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -68,7 +69,7 @@ func (r *report) writeGoals(write func(string, ...any)) {
 	write("")
 }
 
-// both is the median and, where it was measured, p99.
+// both formats the median and, if measured, p99.
 func both(v value) string {
 	if high := v.high(); high != "" {
 		return v.middle() + " / " + high
@@ -100,7 +101,7 @@ func (s *section) write(write func(string, ...any)) {
 	write("")
 }
 
-// writeParts says how long each part took.
+// writeParts writes the duration of each part.
 func (r *report) writeParts(write func(string, ...any)) {
 	write("## Duration\n")
 	write("| part | took |\n|---|--:|")

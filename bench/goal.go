@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// goal is what a figure should reach relative to its floor.
+// goal is the required value of a figure, usually relative to its floor.
 type goal struct {
 	text string // empty: there is no goal
 	met  func(figure, floor value) bool
 }
 
-// noGoal is the goal of figures that are only informative.
+// noGoal is for figures that are only informative.
 var noGoal = goal{}
 
-// within is at most a multiple of the floor, at the median.
+// within requires at most a multiple of the floor, at the median.
 func within(factor float64) goal {
 	return goal{
 		text: fmt.Sprintf("≤ %g × floor", factor),
@@ -22,7 +22,7 @@ func within(factor float64) goal {
 	}
 }
 
-// withinBoth is at most a multiple of the floor, at the median and at p99.
+// withinBoth requires at most a multiple of the floor, at the median and at p99.
 func withinBoth(factor float64) goal {
 	return goal{
 		text: fmt.Sprintf("p50 and p99 ≤ %g × floor", factor),
@@ -32,7 +32,7 @@ func withinBoth(factor float64) goal {
 	}
 }
 
-// reaches is at least a share of the floor.
+// reaches requires at least a share of the floor.
 func reaches(share float64) goal {
 	return goal{
 		text: fmt.Sprintf("≥ %g × floor", share),
@@ -40,7 +40,7 @@ func reaches(share float64) goal {
 	}
 }
 
-// above is at most a distance from the floor, at the median.
+// above requires at most a distance from the floor, at the median.
 func above(most time.Duration) goal {
 	return goal{
 		text: "≤ floor + " + show(most),
@@ -48,7 +48,7 @@ func above(most time.Duration) goal {
 	}
 }
 
-// exceedsBy is at most a distance from the floor, in the figure's unit.
+// exceedsBy requires at most a distance from the floor, in the figure's unit.
 func exceedsBy(most value) goal {
 	return goal{
 		text: "≤ floor + " + most.middle(),

@@ -19,15 +19,15 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// What the part log writes: sessions that append words, and one session with larger events.
+// The data of the part log: sessions that append words, and one session with larger events.
 const (
 	logSessions   = 64
 	wordsOfAppend = 16
 	largeEvent    = 4 << 10
 )
 
-// measureLog measures the event log: its writer next to bare copies of the same rows, and a reader that
-// catches up.
+// measureLog measures the event log: its writer compared with bare copies of the same rows, and a
+// reader that catches up.
 func measureLog(ctx context.Context, b *bench, s *section) (err error) {
 	if err := b.release(ctx); err != nil {
 		return err
@@ -126,7 +126,7 @@ type logWriter struct {
 
 const logToken = "bench"
 
-// newLogWriter stores a session with a run that is under way.
+// newLogWriter stores a session with a run in progress.
 func newLogWriter(ctx context.Context, db *postgres.DB, appender *eventlog.Appender) (*logWriter, error) {
 	stored, _, err := db.SessionCreate(ctx, session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo", Lazy: true}, nil, session.Idempotency{})
 	if err != nil {
@@ -153,7 +153,7 @@ func newLogWriter(ctx context.Context, db *postgres.DB, appender *eventlog.Appen
 	return w, err
 }
 
-// write appends so many events, some at a time.
+// write appends a number of events, some at a time.
 func (w *logWriter) write(ctx context.Context, events, atOnce int, content string) error {
 	data, err := json.Marshal(map[string]string{"blockId": "0193a5f0-7c7e-7b3e-8f0a-1b2c3d4e5f60", "delta": content})
 	if err != nil {
@@ -173,8 +173,8 @@ func (w *logWriter) write(ctx context.Context, events, atOnce int, content strin
 	return nil
 }
 
-// copyEvents copies all rows of the log into another table of its kind, so many with each commit, and
-// returns how many rows a second that were.
+// copyEvents copies all rows of the log into a table of the same form, with a number of rows per
+// commit, and returns the rows per second.
 func (b *bare) copyEvents(ctx context.Context, perCommit int) (float64, error) {
 	conn := b.postgres.PgConn()
 	var dump bytes.Buffer
@@ -199,7 +199,7 @@ func (b *bare) copyEvents(ctx context.Context, perCommit int) (float64, error) {
 	return float64(rows) / time.Since(began).Seconds(), nil
 }
 
-// measureCatchUp reads the session's stream from its start, and its data alone.
+// measureCatchUp reads the session's stream from its start, and only its data.
 func (w *logWriter) measureCatchUp(ctx context.Context, sys *system, s *section, name string) error {
 	streamed, queried := &samples{}, &samples{}
 	var streamBytes, dataBytes int
@@ -229,8 +229,8 @@ func (w *logWriter) measureCatchUp(ctx context.Context, sys *system, s *section,
 // errCaughtUp ends a stream.
 var errCaughtUp = errors.New("caught up")
 
-// catchUp reads a stream from its start until everything that was stored has arrived, and returns the
-// bytes of its data.
+// catchUp reads a stream from its start until all stored events have arrived, and returns the bytes
+// of its data.
 func (c *client) catchUp(ctx context.Context, sessionID string) (size int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, waitLimit)
 	defer cancel()

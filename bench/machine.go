@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// machine is where the bench ran.
+// machine describes the machine of the bench.
 type machine struct {
 	cpu, kernel, postgres, revision string
 	cores                           int
@@ -44,7 +44,7 @@ func readMachine(ctx context.Context) machine {
 	return m
 }
 
-// loadAverage is the load of the last minute, five minutes and quarter of an hour.
+// loadAverage returns the load averages of the last 1, 5 and 15 minutes.
 func loadAverage() string {
 	raw, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// options say what is measured and how much of it.
+// options select the measurements and their sizes.
 type options struct {
 	Bin  string   `default:"bin" type:"path" help:"Directory with the three programs. Default ${default}."`
 	Out  string   `default:"docs/benchmarks.md" type:"path" help:"Document to write; - for stdout, which --only and --skip always use. Default ${default}."`
@@ -79,7 +79,7 @@ func (o options) run(ctx context.Context, stdout, progress io.Writer) error {
 	return os.WriteFile(o.Out, []byte(document+handwritten(string(old))), 0o644)
 }
 
-// parts are the chosen parts, in the order of the list.
+// parts returns the selected parts, in the order of the list.
 func (o options) parts() ([]part, error) {
 	for _, name := range slices.Concat(o.Only, o.Skip) {
 		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {
@@ -99,7 +99,7 @@ func (o options) parts() ([]part, error) {
 type part struct {
 	name  string // for --only
 	about string // one line
-	// measure fills the section. What is there when it fails is reported too.
+	// measure fills the section. If it fails, the rows up to then are reported too.
 	measure func(ctx context.Context, b *bench, s *section) error
 }
 
@@ -140,8 +140,8 @@ func (b *bench) say(format string, args ...any) {
 	fmt.Fprintf(b.progress, "%s  %s  %s\n", time.Now().Format(time.TimeOnly), loadAverage(), fmt.Sprintf(format, args...))
 }
 
-// measure runs parts until ctx ends. A part that fails is only reported. What was measured is returned
-// with an error, too.
+// measure runs parts until ctx ends. A failed part is only reported. Measurements are returned even
+// with an error.
 func measure(ctx context.Context, o options, chosen []part, progress io.Writer) (r *report, err error) {
 	b := &bench{options: o, machine: readMachine(ctx), progress: progress}
 	defer func() { err = errors.Join(err, b.release(context.WithoutCancel(ctx))) }()
@@ -168,7 +168,7 @@ func measure(ctx context.Context, o options, chosen []part, progress io.Writer) 
 	return r, nil
 }
 
-// system returns the system that parts share, and starts it if none runs.
+// system returns the shared system, and starts it if it does not run.
 func (b *bench) system(ctx context.Context) (*system, error) {
 	if b.shared == nil {
 		s, err := b.newSystem(ctx)

@@ -17,7 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 )
 
-// requestRounds is how many requests a client makes for one median.
+// requestRounds is the number of requests for one median.
 const requestRounds = 1000
 
 // measureNetwork compares the network of a sandbox with the loopback interface of the machine.
@@ -27,7 +27,7 @@ func measureNetwork(ctx context.Context, b *bench, s *section) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, server.close()) }()
-	sys, err := b.newSystem(ctx, "--sandbox-host-ports", server.port()) // a range would be served another way
+	sys, err := b.newSystem(ctx, "--sandbox-host-ports", server.port()) // a range would be served in a different way
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (b *bare) run(ctx context.Context, sandboxID string, argv ...string) (float
 	return strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
 }
 
-// networkServer sends, takes or echoes what its clients ask for.
+// networkServer sends, receives or echoes data, as its clients request.
 type networkServer struct {
 	listener net.Listener
 	group    sync.WaitGroup
@@ -187,10 +187,10 @@ func (s *networkServer) close() error {
 	return err
 }
 
-// chunk is what is read and written at once.
+// chunk is the size of reads and writes.
 const chunk = 256 << 10
 
-// answer serves one connection: its first byte says what the client wants, the next eight how much.
+// answer serves one connection: its first byte is the mode, the next eight are the size.
 func answer(conn net.Conn) {
 	head, b := make([]byte, 9), make([]byte, chunk)
 	if _, err := io.ReadFull(conn, head); err != nil {
@@ -202,15 +202,15 @@ func answer(conn net.Conn) {
 			_, err = conn.Write(b[:min(n, chunk)])
 		}
 	case 'u':
-		got, _ := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{io.LimitReader(conn, n)}, b) // the client compares
+		got, _ := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{io.LimitReader(conn, n)}, b) // the client compares the echo
 		_, _ = conn.Write(binary.BigEndian.AppendUint64(nil, uint64(got)))
 	case 'e':
-		_, _ = io.Copy(struct{ io.Writer }{conn}, struct{ io.Reader }{conn}) // until the client has had enough
+		_, _ = io.Copy(struct{ io.Writer }{conn}, struct{ io.Reader }{conn}) // until the client disconnects
 	}
 }
 
-// useNetwork is the client: it does what a mode says with the server at an address and prints how
-// long that took, in seconds: all of a transfer, the median of requests.
+// useNetwork is the client: it uses the server at an address in the given mode and prints the
+// duration in seconds: of the whole transfer, or the median of requests.
 func useNetwork(args []string) error {
 	if len(args) != 3 {
 		return errors.New("mode, address and number are needed")
@@ -219,7 +219,7 @@ func useNetwork(args []string) error {
 	if err != nil {
 		return err
 	}
-	// The name is resolved once: on loopback there is none.
+	// The name is resolved only once, because on loopback no name is resolved.
 	resolved, err := net.ResolveTCPAddr("tcp", args[1])
 	if err != nil {
 		return err

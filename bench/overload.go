@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// measureOverload finds what the system carries, asks for twice as much, and looks what is left of it.
+// measureOverload determines the capacity of the system, applies twice that load, and measures the
+// system during and after it.
 func measureOverload(ctx context.Context, b *bench, s *section) error {
 	sys, err := b.system(ctx)
 	if err != nil {
@@ -69,8 +70,8 @@ func measureOverload(ctx context.Context, b *bench, s *section) error {
 	return nil
 }
 
-// overload has sessions speak at a pace for a while, and returns how many words of each arrived
-// meanwhile. It calls alongside until the time is over.
+// overload makes sessions print at a pace for a while, and returns how many words of each arrived.
+// It calls alongside until the time has passed.
 func overload(ctx context.Context, crowd []*probe, pace, during time.Duration, alongside func() error) ([]int, error) {
 	text := fmt.Sprintf("slow %s: %s", pace, strings.Repeat("word ", min(50_000, 4*int(during/max(pace, time.Microsecond)))))
 	spoken := make([]int, len(crowd))
@@ -108,7 +109,7 @@ func overload(ctx context.Context, crowd []*probe, pace, during time.Duration, a
 	return spoken, group.Wait()
 }
 
-// secondAttempts is how many attempts at turns there were beyond the first of each.
+// secondAttempts returns the number of attempts at turns beyond the first of each.
 func (b *bare) secondAttempts(ctx context.Context) (int64, error) {
 	var n int64
 	err := b.postgres.QueryRow(ctx, "SELECT coalesce(sum(greatest(attempt - 1, 0)), 0)::bigint FROM runs").Scan(&n)

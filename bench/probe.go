@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// clockStep is the resolution of the times of events, which are rounded down. A time of the agent is
-// taken as the end of its millisecond, so that no figure is better than the truth.
+// clockStep is the resolution of the times of events, which are rounded down. A time of the agent
+// counts as the end of its millisecond, so that no figure is better than reality.
 const clockStep = time.Millisecond
 
-// waitLimit is how long anything may take before it counts as failed.
+// waitLimit is the time after which an operation counts as failed.
 const waitLimit = 2 * time.Minute
 
 // prompts are the durations of prompts to a running session.
@@ -29,7 +29,7 @@ type sleeps struct {
 	heard      samples // POST of that prompt until the agent's first word
 }
 
-// probe is the session that is measured, with its reader.
+// probe is the measured session with its reader.
 type probe struct {
 	client  *client
 	session string
@@ -39,7 +39,7 @@ type probe struct {
 	done    chan error
 }
 
-// newProbe creates a demo session that has had so many prompts.
+// newProbe creates a demo session that has already run a number of prompts.
 func newProbe(ctx context.Context, c *client, warmUp int) (*probe, error) {
 	p, err := newProbeOf(ctx, c, "demo")
 	if err != nil {
@@ -80,11 +80,11 @@ func newProbeOf(ctx context.Context, c *client, agent string) (*probe, error) {
 // leave closes the reader; the session remains.
 func (p *probe) leave() {
 	p.cancel()
-	<-p.done //nolint:errcheck // an error of the stream was reported where an event was missed
+	<-p.done //nolint:errcheck // a stream error was already reported as a missing event
 }
 
-// close ends the session and waits until its sandbox is gone. An error is not reported: what was
-// measured is complete.
+// close ends the session and waits until its sandbox is terminated. It reports no error, because
+// the measurement is complete.
 func (p *probe) close(ctx context.Context) {
 	p.leave()
 	p.client.stopAll(ctx, []string{p.session}) //nolint:errcheck // see above
@@ -112,7 +112,7 @@ func (p *probe) await(ctx context.Context, what string, match func(event) bool) 
 // turn measures one prompt of one word.
 func (p *probe) turn(ctx context.Context, into *prompts) error { return p.say(ctx, "hello", into) }
 
-// say measures one prompt, which the agent answers with text.
+// say measures one prompt that the agent answers with text.
 func (p *probe) say(ctx context.Context, content string, into *prompts) error {
 	p.prompts++
 	id := fmt.Sprintf("p%d", p.prompts)
@@ -150,8 +150,8 @@ func (p *probe) say(ctx context.Context, content string, into *prompts) error {
 	return nil
 }
 
-// promptRounds alternates between a prompt and the floors, for so many rounds or until the limit has
-// passed, but at least once.
+// promptRounds alternates between a prompt and the floors, for a number of rounds or until the
+// limit has passed, but at least once.
 func (p *probe) promptRounds(ctx context.Context, b *bare, rounds int, limit time.Duration, l *life) error {
 	if err := b.round(ctx, &floors{}); err != nil { // warms up
 		return err

@@ -18,17 +18,18 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// protocolReaders is how many readers of one protocol read at once.
+// protocolReaders is the number of concurrent readers of one protocol.
 const protocolReaders = 20
 
 // protocol is a way to read the log of a session.
 type protocol struct {
 	name string
-	// read reads the log from its start to its present end, which has a position. It returns when it has everything.
+	// read reads the log from its start to its current end, given as a position. It returns when it
+	// has received everything.
 	read func(ctx context.Context, c *client, l storedLog) error
 }
 
-// storedLog is the log of a session whose turn is over.
+// storedLog is the log of a session whose turn has ended.
 type storedLog struct {
 	path   string // of the session
 	prompt string
@@ -50,7 +51,8 @@ var protocols = []protocol{
 	{"AI SDK, one turn", readChat},
 }
 
-// measureProtocols has readers read the log of one session from its start, by each protocol, next to readers of a bare loop.
+// measureProtocols makes readers read the log of one session from its start with each protocol,
+// compared with readers of a bare loop.
 func measureProtocols(ctx context.Context, b *bench, s *section) (err error) {
 	sys, err := b.system(ctx)
 	if err != nil {
@@ -61,7 +63,7 @@ func measureProtocols(ctx context.Context, b *bench, s *section) (err error) {
 		return err
 	}
 	defer p.close(context.WithoutCancel(ctx))
-	// Blocks that alternate in kind: no event of theirs can be one with its neighbor.
+	// The blocks alternate in kind, so that no event can be merged with its neighbor.
 	script := strings.Repeat("think: word\nword\n", 5*b.options.Burst)
 	if err := p.say(ctx, script, &prompts{}); err != nil {
 		return err
@@ -114,8 +116,8 @@ func measureProtocols(ctx context.Context, b *bench, s *section) (err error) {
 	return nil
 }
 
-// readLive is how many events readers of AG-UI have together per second of a turn in progress, from its first word on: what is over is
-// one snapshot there.
+// readLive returns the events per second that AG-UI readers receive together during a turn, from
+// its first word on, because AG-UI sends the past as one snapshot.
 func readLive(ctx context.Context, c *client, l storedLog, script string) (value, error) {
 	ctx, cancel := context.WithTimeout(ctx, waitLimit)
 	defer cancel()
@@ -143,7 +145,7 @@ func readLive(ctx context.Context, c *client, l storedLog, script string) (value
 	return number(float64(protocolReaders*(end.After-l.newest))/took.Seconds(), perSecond), err
 }
 
-// firstTime is when something was noted first.
+// firstTime is the first time at which an event was recorded.
 type firstTime struct {
 	once sync.Once
 	at   time.Time
@@ -151,10 +153,10 @@ type firstTime struct {
 
 func (f *firstTime) note() { f.once.Do(func() { f.at = time.Now() }) }
 
-// since is the time since then. Nothing is noted any more.
+// since returns the time since then, and ends the recording.
 func (f *firstTime) since() time.Duration { return time.Since(f.at) }
 
-// readAll is how many events of the log the readers of a protocol have together per second.
+// readAll returns the events of the log per second that the readers of a protocol receive together.
 func readAll(ctx context.Context, c *client, by protocol, log storedLog) (value, error) {
 	ctx, cancel := context.WithTimeout(ctx, waitLimit)
 	defer cancel()
@@ -167,7 +169,7 @@ func readAll(ctx context.Context, c *client, by protocol, log storedLog) (value,
 	return number(float64(protocolReaders*log.newest)/time.Since(began).Seconds(), perSecond), err
 }
 
-// get opens an answer of 200.
+// get opens a response of 200.
 func get(ctx context.Context, c *client, path, accept string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+path, nil)
 	if err != nil {
@@ -186,12 +188,12 @@ func get(ctx context.Context, c *client, path, accept string) (*http.Response, e
 	return response, nil
 }
 
-// readUntil reads the lines of an answer until one has a text.
+// readUntil reads the lines of a response until one contains a text.
 func readUntil(ctx context.Context, c *client, path, text string) error {
 	return readLines(ctx, c, path, func(line []byte) bool { return bytes.Contains(line, []byte(text)) })
 }
 
-// readLines reads the lines of an answer until last reports that one is the last.
+// readLines reads the lines of a response until last reports that one is the last.
 func readLines(ctx context.Context, c *client, path string, last func(line []byte) bool) error {
 	response, err := get(ctx, c, path, "text/event-stream")
 	if err != nil {

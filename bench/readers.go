@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// measureReaders has many readers follow one session, and as many a bare loop that writes
-// server-sent events.
+// measureReaders makes many readers follow one session, and the same number follow a bare loop that
+// writes server-sent events.
 func measureReaders(ctx context.Context, b *bench, s *section) (err error) {
 	sys, err := b.system(ctx)
 	if err != nil {
@@ -89,7 +89,8 @@ func measureReaders(ctx context.Context, b *bench, s *section) (err error) {
 	return session.failure()
 }
 
-// steadyRounds has both say the same words at a steady pace, in turns, and measures their latency.
+// steadyRounds makes both send the same words at a steady pace, alternately, and measures their
+// latency.
 func steadyRounds(ctx context.Context, p *probe, loop *eventLoop, session, looped *audience, pause time.Duration) error {
 	steady := fmt.Sprintf("slow %s: %s", pause, strings.Repeat("word ", wordsPerRound))
 	for round := range 3 {
@@ -110,10 +111,10 @@ func steadyRounds(ctx context.Context, p *probe, loop *eventLoop, session, loope
 	return nil
 }
 
-// wordsPerRound is how many words are said to readers at a steady pace, at a time.
+// wordsPerRound is the number of words in one steady round.
 const wordsPerRound = 30
 
-// transactionsPerWord is how many transactions the database has for each word at a steady pace.
+// transactionsPerWord returns the number of database transactions for each word at a steady pace.
 func transactionsPerWord(ctx context.Context, sys *system, p *probe, pause time.Duration) (float64, error) {
 	before, err := sys.bare.transactions(ctx)
 	if err != nil {
@@ -126,7 +127,7 @@ func transactionsPerWord(ctx context.Context, sys *system, p *probe, pause time.
 	return float64(after-before) / (2 * wordsPerRound), err
 }
 
-// residentBytes is the memory of a process.
+// residentBytes returns the resident memory of a process.
 func residentBytes(pid int) float64 {
 	raw, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
 	if err != nil {
@@ -140,22 +141,22 @@ func residentBytes(pid int) float64 {
 	return pages * float64(os.Getpagesize())
 }
 
-// audience is a number of readers of one stream, which decode no more than they must.
+// audience is a number of readers of one stream that decode as little as possible.
 type audience struct {
 	size    int
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
 	failed  atomic.Pointer[error]
 	delays  samples
-	latency atomic.Pointer[samples] // where delays are added; nil: nowhere
+	latency atomic.Pointer[samples] // receives the delays; nil if they are not recorded
 	events  atomic.Int64            // delivered since hear was called
-	ended   atomic.Int64            // readers that have had the end of the turn since then
-	first   atomic.Int64            // time of the first delivery of what the agent said, in nanoseconds
+	ended   atomic.Int64            // readers that have received the end of the turn since then
+	first   atomic.Int64            // time of the first delivery of the agent's text, in nanoseconds
 	last    atomic.Int64            // and of the end
-	heard   chan struct{}           // gets a token when all readers have had the end
+	heard   chan struct{}           // gets a token when all readers have received the end
 }
 
-// gather returns when n readers are connected and each has had the first data of its stream.
+// gather returns when n readers are connected and each has received the first data of its stream.
 func gather(ctx context.Context, c *client, path string, n int) (*audience, error) {
 	streaming, cancel := context.WithCancel(ctx)
 	a := &audience{size: n, cancel: cancel, heard: make(chan struct{}, 1)} // one call of hear at a time
@@ -188,7 +189,7 @@ func gather(ctx context.Context, c *client, path string, n int) (*audience, erro
 	return a, a.failure()
 }
 
-// take reads what it must of an event: its type and its time.
+// take reads only the type and the time of an event.
 func (a *audience) take(data []byte) {
 	switch kind := string(field(data, "type")); kind {
 	case "": // a marker
@@ -217,14 +218,14 @@ func (a *audience) count(arrived time.Time) {
 	a.first.CompareAndSwap(0, arrived.UnixNano())
 }
 
-// field is the value of a string field whose value has no escapes.
+// field returns the value of a string field without escapes.
 func field(data []byte, name string) []byte {
 	_, rest, _ := bytes.Cut(data, []byte(`"`+name+`":"`))
 	value, _, _ := bytes.Cut(rest, []byte(`"`))
 	return value
 }
 
-// hear returns when every reader has had the end of what speak says.
+// hear returns when every reader has received the end of the text that speak sends.
 func (a *audience) hear(ctx context.Context, speak func() error) error {
 	a.events.Store(0)
 	a.ended.Store(0)
@@ -244,7 +245,7 @@ func (a *audience) hear(ctx context.Context, speak func() error) error {
 	}
 }
 
-// rate is how many events were delivered per second.
+// rate returns the number of events delivered per second.
 func (a *audience) rate() value {
 	return number(float64(a.events.Load())/time.Duration(a.last.Load()-a.first.Load()).Seconds(), perSecond)
 }
@@ -293,7 +294,7 @@ func startEventLoop(ctx context.Context) (*eventLoop, error) {
 	return l, nil
 }
 
-// say has the program write words to all who listen.
+// say makes the program write words to all listeners.
 func (l *eventLoop) say(ctx context.Context, words int, pause time.Duration) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("%s/say?words=%d&pause=%s", l.url, words, pause), nil)
 	if err != nil {
@@ -313,7 +314,7 @@ func (l *eventLoop) stop() error {
 // serveEvents is the bare loop: it listens on its own port, prints its address, and ends with its
 // standard input.
 func serveEvents([]string) error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is the life of this process
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // its end ends this process
 	if err != nil {
 		return err
 	}
@@ -374,7 +375,7 @@ func (l *listeners) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// say sends events to all listeners, at the pace that the request asks for.
+// say sends events to all listeners, at the requested pace.
 func (l *listeners) say(w http.ResponseWriter, r *http.Request) {
 	words, err := strconv.Atoi(r.FormValue("words"))
 	if err != nil {
@@ -398,7 +399,7 @@ func (l *listeners) say(w http.ResponseWriter, r *http.Request) {
 		if i == words-1 {
 			kind = "turn_end"
 		}
-		// As long as an event of a session, with the same fields.
+		// It has the length and the fields of a session's event.
 		message := fmt.Appendf(nil, "id: %d\nevent: text_delta\ndata: "+
 			`{"seq":%d,"type":"%s","sessionId":"ses_01a204a2562275f0940ed8cfaae6f6ca","conversationId":"main","runId":"run_01a204a2562275f0940ed8cfaae6f6ca","at":"%s","data":{"blockId":"0193a5f0-7c7e-7b3e-8f0a-1b2c3d4e5f60","delta":"word "}}`+
 			"\n\n", i, i, kind, time.Now().UTC().Format("2006-01-02T15:04:05.000Z"))

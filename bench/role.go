@@ -7,8 +7,8 @@ import (
 	"os/exec"
 )
 
-// roleVariable makes this program serve another purpose than the bench: it is also the bare event
-// server that the api is compared with, and the client in a sandbox whose network is measured.
+// roleVariable gives this program another role than the bench: the bare event server with which the
+// api is compared, or the client in a sandbox whose network is measured.
 const roleVariable = "OVERWINTER_BENCH_ROLE"
 
 var roles = map[string]func(args []string) error{
@@ -16,7 +16,7 @@ var roles = map[string]func(args []string) error{
 	"network": useNetwork,
 }
 
-// playRole does not return where the environment gives this process a role.
+// playRole does not return if the environment gives this process a role.
 func playRole() {
 	role, ok := roles[os.Getenv(roleVariable)]
 	if !ok {

@@ -25,7 +25,8 @@ func (s *samples) n() int {
 	return len(s.values)
 }
 
-// quantile is the smallest sample that is not below a share q of all; 0 without samples.
+// quantile returns the smallest sample that is at least as large as a share q of all samples; 0
+// without samples.
 func (s *samples) quantile(q float64) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// section is what one part measured.
+// section has the measurements of one part.
 type section struct {
 	part   string
 	title  string
 	notes  []string // paragraphs before the table
 	rows   []row
-	failed string // why the part did not finish
+	failed string // the reason why the part did not finish
 	took   time.Duration
 }
 
@@ -22,7 +22,7 @@ type row struct {
 	floorName string
 	floor     value
 	goal      goal
-	skipped   string // why it was not measured
+	skipped   string // the reason why it was not measured
 }
 
 func (s *section) note(format string, args ...any) {
@@ -34,7 +34,7 @@ func (s *section) compare(name string, figure value, floorName string, floor val
 	s.rows = append(s.rows, row{name: name, figure: figure, floorName: floorName, floor: floor, goal: g})
 }
 
-// add adds a figure that has no floor.
+// add adds a figure without a floor.
 func (s *section) add(name string, figure value, g goal) { s.compare(name, figure, "", none, g) }
 
 // skip adds a figure that could not be measured.
@@ -42,7 +42,7 @@ func (s *section) skip(name, reason string, g goal) {
 	s.rows = append(s.rows, row{name: name, goal: g, skipped: reason})
 }
 
-// verdict says whether the goal was met.
+// verdict reports whether the goal was met.
 func (r row) verdict() string {
 	switch {
 	case r.goal.text == "":
@@ -55,7 +55,7 @@ func (r row) verdict() string {
 	return "**no**"
 }
 
-// ratio is the figure as a multiple of its floor.
+// ratio returns the figure as a multiple of its floor.
 func (r row) ratio() string {
 	if r.figure.n == 0 || r.floor.n == 0 || r.floor.p50 == 0 {
 		return ""

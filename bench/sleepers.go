@@ -17,10 +17,10 @@ import (
 //go:embed sleepers.sql
 var fillSessions string
 
-// measureSleepers measures lists and the idle load of a system that stores very many sessions, and of
-// one that stores none.
+// measureSleepers measures lists and the idle load of a system with very many sessions, and of one
+// with none.
 func measureSleepers(ctx context.Context, b *bench, s *section) (err error) {
-	if err := b.release(ctx); err != nil { // an idle system is compared with another one alone
+	if err := b.release(ctx); err != nil { // an idle system is compared only with another idle one
 		return err
 	}
 	empty, err := b.newSystem(ctx)
@@ -66,7 +66,7 @@ func measureSleepers(ctx context.Context, b *bench, s *section) (err error) {
 	return nil
 }
 
-// fill stores sessions, and restarts the system so that Postgres has no checkpoint of them left to write.
+// fill stores sessions, and restarts the system so that Postgres has no pending checkpoint.
 func (s *system) fill(ctx context.Context, sessions int) error {
 	conn := s.bare.postgres
 	for _, statement := range strings.Split(fillSessions, ";\n\n") {
@@ -81,20 +81,20 @@ func (s *system) fill(ctx context.Context, sessions int) error {
 	return s.restart(ctx)
 }
 
-// listRounds is how often each list is read.
+// listRounds is the number of reads of each list.
 const listRounds = 20
 
-// list is a way to ask for sessions.
+// list is one query for sessions.
 type list struct {
 	name  string
 	query func(round int) url.Values
 	goal  goal
-	// holds reports whether a page is what was asked for: an api of another version may ignore what it
-	// does not know. Nil: it need not be looked at.
+	// holds reports whether a page satisfies the query, because an api of another version may
+	// ignore unknown parameters. nil skips the check.
 	holds func(items []object) bool
 }
 
-// inTeam reports whether all items have the metadata that was asked for.
+// inTeam reports whether all items have the requested metadata.
 func inTeam(items []object) bool {
 	return !slices.ContainsFunc(items, func(item object) bool {
 		metadata, _ := item["metadata"].(object)
@@ -102,7 +102,7 @@ func inTeam(items []object) bool {
 	})
 }
 
-// few reports whether a page has no more items than there are sessions with one value of a rare key.
+// few reports whether a page has at most the number of sessions with one value of a rare key.
 func few(items []object) bool { return len(items) <= 3 }
 
 // byActivity reports whether items are in the order of their last activity, the newest first.
@@ -112,7 +112,7 @@ func byActivity(items []object) bool {
 	})
 }
 
-// olderThanADay reports whether no item is newer than the time asked for at first.
+// olderThanADay reports whether no item is newer than the time of the query.
 func olderThanADay(items []object) bool {
 	yesterday := time.Now().Add(-24 * time.Hour).UTC().Format(time.RFC3339)
 	return !slices.ContainsFunc(items, func(item object) bool { return fmt.Sprint(item["createdAt"]) > yesterday })
@@ -161,7 +161,8 @@ var lists = []list{
 	{name: "search and status", query: where("q", "login page", "status", "hibernated"), goal: slow},
 }
 
-// measure reads the list from both systems in turns. One that the API does not offer is skipped.
+// measure reads the list from both systems alternately. It skips a list that the API does not
+// support.
 func (l list) measure(ctx context.Context, full, empty *client, s *section) error {
 	figure, floor := &samples{}, &samples{}
 	for i := range listRounds + 1 {
@@ -193,7 +194,7 @@ func (l list) measure(ctx context.Context, full, empty *client, s *section) erro
 	return nil
 }
 
-// items are those of a page.
+// items returns the items of a page.
 func items(page object) []object {
 	var out []object
 	list, _ := page["items"].([]any)

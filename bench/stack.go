@@ -100,7 +100,7 @@ func ready(ctx context.Context, url string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// tail is the end of the system's log, as an error.
+// tail returns the end of the system's log, as an error.
 func (s *stack) tail() error {
 	raw, err := os.ReadFile(filepath.Join(s.parent, "dev.log"))
 	if err != nil {
@@ -111,13 +111,13 @@ func (s *stack) tail() error {
 
 func (s *stack) pid() int { return s.command.Process.Pid }
 
-// databaseURL is the address of the system's database.
+// databaseURL returns the URL of the system's database.
 func (s *stack) databaseURL() (string, error) {
 	raw, err := os.ReadFile(filepath.Join(s.parent, "data", "database-url"))
 	return strings.TrimSpace(string(raw)), err
 }
 
-// stop ends the system as Ctrl-C does. It does nothing if the system does not run.
+// stop ends the system as Ctrl-C does. It does nothing if the system is not running.
 func (s *stack) stop() error {
 	if s.command == nil {
 		return nil
@@ -140,13 +140,13 @@ func (s *stack) stop() error {
 	}
 }
 
-// remove deletes the data directory of a system that has stopped.
+// remove deletes the data directory of a stopped system.
 func (s *stack) remove() error {
 	for deadline := time.Now().Add(20 * time.Second); ; {
 		err := os.RemoveAll(s.parent)
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}
-		<-time.After(50 * time.Millisecond) // mounts of sandboxes may take a moment to go
+		<-time.After(50 * time.Millisecond) // unmounting the sandboxes may take a moment
 	}
 }

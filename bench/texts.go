@@ -15,12 +15,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
 )
 
-// starter is an agent whose start takes long.
+// starter is an agent with a slow start.
 type starter struct {
 	name, title string
 	program     interface{ Packages() []npm.Package }
 	secrets     func(models *modelserver.Server) map[string]string
-	// bare is the command with which a person runs one prompt, and what is in the line of the answer.
+	// bare is the agent's own command for one prompt, and a text in the line of its answer.
 	bare func(dir, home string, models *modelserver.Server) (*exec.Cmd, string, error)
 }
 
@@ -97,7 +97,7 @@ func measureFirstText(ctx context.Context, b *bench, s *section, a starter) erro
 	for i := range 4 {
 		kept := &samples{}
 		own := &samples{}
-		if i > 0 { // the first round makes the image and warms up caches
+		if i > 0 { // the first round builds the image and warms up caches
 			kept, own = ours, bare
 		}
 		took, err := a.runBare(ctx, dir, models)
@@ -114,7 +114,7 @@ func measureFirstText(ctx context.Context, b *bench, s *section, a starter) erro
 	return nil
 }
 
-// newSessionText is how long a new session takes to its first text.
+// newSessionText returns the time of a new session to its first text.
 func newSessionText(ctx context.Context, c *client, agent string) (time.Duration, error) {
 	began := time.Now()
 	p, err := newProbeOf(ctx, c, agent)

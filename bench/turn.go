@@ -8,7 +8,7 @@ import (
 	enums "go.temporal.io/api/enums/v1"
 )
 
-// measureTurns measures the life of one session on a system that does nothing else.
+// measureTurns measures the life of one session on an otherwise idle system.
 func measureTurns(ctx context.Context, b *bench, s *section) error {
 	sys, err := b.system(ctx)
 	if err != nil {
@@ -40,14 +40,14 @@ func measureTurns(ctx context.Context, b *bench, s *section) error {
 	return nil
 }
 
-// life is what was measured of one session's life, with its floors.
+// life has the measurements of one session's life, with their floors.
 type life struct {
 	floors  floors
 	prompts prompts
 	sleeps  sleeps
 }
 
-// addPrompts adds what prompts to a running session took.
+// addPrompts adds the times of prompts to a running session.
 func (l *life) addPrompts(s *section) {
 	f := &l.floors
 	s.compare("prompt → 202", distribution(&l.prompts.accepted), "commit + signal", distribution(sum(&f.commit, &f.signal)), within(2))
@@ -56,7 +56,7 @@ func (l *life) addPrompts(s *section) {
 	s.add("prompt of one word → `turn_end` at the reader", distribution(&l.prompts.ended), noGoal)
 }
 
-// addSleeps adds what hibernation and wake took.
+// addSleeps adds the times of hibernation and wake.
 func (l *life) addSleeps(s *section, of string) {
 	f := &l.floors
 	s.compare("hibernate → `hibernated` at the reader"+of, distribution(&l.sleeps.hibernated),
@@ -85,7 +85,7 @@ func (l *life) addFloors(s *section) {
 	}
 }
 
-// addTurnCosts adds what one turn after the other uses, in processor time and in counts.
+// addTurnCosts adds the cost of consecutive turns, in CPU time and in counts.
 func addTurnCosts(ctx context.Context, sys *system, p *probe, s *section, turns int) error {
 	historyBefore, err := sys.history(ctx, p.session)
 	if err != nil {
@@ -120,13 +120,13 @@ func addTurnCosts(ctx context.Context, sys *system, p *probe, s *section, turns 
 	return nil
 }
 
-// history is the length of a workflow's history.
+// history has the length of a workflow's history.
 type history struct {
 	run           string
 	events, tasks int
 }
 
-// history reads that of a session's workflow, whose ID is the session's.
+// history reads the history of a session's workflow, whose ID is the session's.
 func (s *system) history(ctx context.Context, sessionID string) (history, error) {
 	described, err := s.bare.temporal.DescribeWorkflowExecution(ctx, sessionID, "")
 	if err != nil {

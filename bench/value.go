@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// unit says how a value is printed.
+// unit selects the format of a value.
 type unit int
 
 const (
@@ -18,25 +18,25 @@ const (
 	times
 )
 
-// value is a measured quantity: the distribution of n samples, or one number.
+// value is a measurement: the distribution of n samples, or one number.
 type value struct {
 	n    int // 0: nothing was measured
 	p50  float64
 	p99  float64
 	unit unit
-	// distributed says that p99 was measured.
+	// distributed reports whether p99 was measured.
 	distributed bool
 }
 
-// distribution is the value of durations.
+// distribution returns the value of durations.
 func distribution(s *samples) value {
 	return value{n: s.n(), p50: s.p50().Seconds(), p99: s.p99().Seconds(), unit: seconds, distributed: true}
 }
 
-// number is a value measured once, or the mean of a whole measurement.
+// number returns a value measured once, or the mean of a whole measurement.
 func number(v float64, u unit) value { return value{n: 1, p50: v, unit: u} }
 
-// none is the floor of a figure that has none.
+// none is the floor of a figure without a floor.
 var none = value{}
 
 func (v value) show(f float64) string {
@@ -60,7 +60,7 @@ func (v value) show(f float64) string {
 	panic(fmt.Sprintf("no such unit: %d", v.unit))
 }
 
-// middle and high are the cells of a table.
+// middle and high return the cells of a table.
 func (v value) middle() string {
 	if v.n == 0 {
 		return ""

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// measureWords has many sessions speak at a steady pace, and one more have prompts.
+// measureWords makes many sessions print at a steady pace, and sends prompts to one more.
 func measureWords(ctx context.Context, b *bench, s *section) error {
 	sys, err := b.system(ctx)
 	if err != nil {
@@ -51,7 +51,7 @@ func measureWords(ctx context.Context, b *bench, s *section) error {
 		quantiles(20*time.Millisecond, 80*time.Millisecond))
 	s.add("words at the readers", number(float64(words)/took.Seconds(), perSecond), noGoal)
 	s.add("words per event", number(float64(words)/float64(max(1, crowd.words.events.Load())), count), noGoal)
-	// A third of the least of 1.2 to 1.6 ms, which is what a word cost before that goal was set.
+	// A third of the minimum of 1.2 to 1.6 ms, the cost of a word before that goal was set.
 	used.addTo(s, "word", words, atMost(number(0.4e-3, seconds)))
 	s.add("cores used by the system", number(used.system().Seconds()/took.Seconds(), cores), noGoal)
 	s.add("cores used by the bench", number(used[benchCPU].Seconds()/took.Seconds(), cores), noGoal)
@@ -73,10 +73,10 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// rowsPerCommit is about the size of a commit of the event log under load.
+// rowsPerCommit is the approximate size of a commit of the event log under load.
 const rowsPerCommit = 500
 
-// measureBurst has every session say its words without a pause.
+// measureBurst makes every session print its words without a pause.
 func measureBurst(ctx context.Context, b *bench, s *section) error {
 	sys, err := b.system(ctx)
 	if err != nil {
@@ -107,7 +107,7 @@ func measureBurst(ctx context.Context, b *bench, s *section) error {
 	return nil
 }
 
-// newProbes creates demo sessions that have had a prompt each.
+// newProbes creates demo sessions that have run one prompt each.
 func newProbes(ctx context.Context, c *client, n int) ([]*probe, error) {
 	probes := make([]*probe, n)
 	var group errgroup.Group
@@ -121,7 +121,7 @@ func newProbes(ctx context.Context, c *client, n int) ([]*probe, error) {
 	return probes, group.Wait()
 }
 
-// closeProbes ends the sessions and waits until their sandboxes are gone.
+// closeProbes ends the sessions and waits until their sandboxes are terminated.
 func closeProbes(ctx context.Context, c *client, probes []*probe) {
 	var sessions []string
 	for _, p := range probes {
@@ -130,11 +130,11 @@ func closeProbes(ctx context.Context, c *client, probes []*probe) {
 			sessions = append(sessions, p.session)
 		}
 	}
-	c.stopAll(ctx, sessions) //nolint:errcheck // what was measured is complete
+	c.stopAll(ctx, sessions) //nolint:errcheck // the measurement is complete
 }
 
-// burst has every session say n words at once, and returns how many words and events arrived and how
-// long that took.
+// burst makes every session print n words at once, and returns how many words and events arrived
+// and how long that took.
 func burst(ctx context.Context, probes []*probe, n int) (words, events int, took time.Duration, err error) {
 	text := strings.TrimSpace(strings.Repeat("word ", n))
 	var mu sync.Mutex
@@ -179,7 +179,7 @@ func burst(ctx context.Context, probes []*probe, n int) (words, events int, took
 	return words, events, last.Sub(first), err
 }
 
-// rowsPerSecond is how many rows as long as an event one connection stores.
+// rowsPerSecond returns how many rows of the length of an event one connection stores per second.
 func (b *bare) rowsPerSecond(ctx context.Context) (float64, error) {
 	const commits = 40
 	data := strings.Repeat("x", 80)
