@@ -24,8 +24,9 @@ import (
 
 var allAgents = flag.Bool("all-agents", false, "run each test of real agents with all of them, not only with those of its short form")
 
-// inShortForm skips the subtest of an agent that a run of all tests leaves out. A real agent takes as much processor time as ten sessions of
-// the demo agent, so there each of these tests has some of the agents, and each agent is in some of the tests.
+// inShortForm skips the subtest of an agent that a run of all tests omits. A real agent uses as
+// much CPU time as ten sessions of the demo agent, so in such a run each of these tests uses some
+// of the agents, and each agent is in some of the tests.
 func inShortForm(t *testing.T, agent string, short ...string) {
 	t.Helper()
 	if !*allAgents && !slices.Contains(short, agent) {
@@ -33,16 +34,16 @@ func inShortForm(t *testing.T, agent string, short ...string) {
 	}
 }
 
-// plantedKey is the key of every model server here, to be found nowhere else.
+// plantedKey is the key of every model server here. It must not appear anywhere else.
 const plantedKey = "sk-planted-7c1d9e"
 
-// agentUnderTest is a real agent with what makes it talk to a model server.
+// agentUnderTest is a real agent with the configuration for a model server.
 type agentUnderTest struct {
 	name    string
 	secrets func(models *modelserver.Server) map[string]string
-	// run has the model call the agent's shell.
+	// run makes the model call the agent's shell.
 	run func(command string) modelserver.Call
-	// delegate has the model call a subagent.
+	// delegate makes the model call a subagent.
 	delegate func(prompt string) modelserver.Call
 }
 
@@ -85,7 +86,7 @@ var agentsUnderTest = []agentUnderTest{
 	},
 }
 
-// scripts are the answers of the model, each for one agent's tools.
+// scripts are the model's answers, for the tools of each agent.
 func (a agentUnderTest) scripts() map[string][]modelserver.Step {
 	return map[string][]modelserver.Step{
 		"file":   {{Text: "I write it.", Calls: []modelserver.Call{a.run("echo from the agent > made.txt && cat made.txt")}}, {Text: "Written."}},
@@ -101,7 +102,8 @@ func (a agentUnderTest) scripts() map[string][]modelserver.Step {
 	}
 }
 
-// longStory is a text without repetition: Gemini CLI ends a turn in which 50 characters return ten times.
+// longStory is a text without repetition, because Gemini CLI ends a turn in which 50 characters
+// repeat ten times.
 func longStory(words int) string {
 	var b strings.Builder
 	for n := range words {
@@ -110,10 +112,11 @@ func longStory(words int) string {
 	return b.String()
 }
 
-// TestEveryAgentKeepsItsMemory takes each agent through tools that run side by side and that fail, a
-// subagent, a model that refuses, a worker that is killed while a tool runs, permissions that people refuse and give, an abort, a fork before the third of five prompts, a hibernation, and the loss of its snapshot: it
-// wakes in a fresh sandbox, the receipt says so, and what it sends to its model holds the
-// conversation. The key of its model stands nowhere.
+// TestEveryAgentKeepsItsMemory takes each agent through parallel and failing tools, a subagent, a
+// model that refuses, a worker that is killed while a tool runs, permissions that people refuse and
+// grant, an abort, a fork before the third of five prompts, a hibernation, and the loss of its
+// snapshot: it wakes in a fresh sandbox, the receipt reports that, and its requests to the model
+// contain the conversation. The key of its model appears nowhere.
 func TestEveryAgentKeepsItsMemory(t *testing.T) {
 	t.Parallel()
 	for _, a := range agentsUnderTest {
@@ -166,7 +169,7 @@ func keepsItsMemory(t *testing.T, a agentUnderTest) {
 	requests := models.Requests()
 	require.Contains(t, strings.Join(requests[len(requests)-1].Prompts, "\n"), "narwhal")
 
-	// A second session of the agent uses the image that the first has made.
+	// A second session of the agent uses the image that the first has built.
 	second := s.create(t, object{"agent": a.name, "prompt": object{"id": "p", "content": "{{recall}} nothing"}})
 	require.Equal(t, "completed", s.waitPrompt(t, second, "p", 60*time.Second)["status"])
 	require.Equal(t, 1, strings.Count(s.log(t, "worker"), `"msg":"image prepared"`))
@@ -179,8 +182,8 @@ func keepsItsMemory(t *testing.T, a agentUnderTest) {
 	s.filesAreClean(t, plantedKey)
 }
 
-// worksAndFails has the agent call tools side by side, one that fails and a subagent, and its model
-// refuse to answer.
+// worksAndFails makes the agent call tools in parallel, a failing tool and a subagent, and makes
+// its model refuse to answer.
 func (s *stack) worksAndFails(t *testing.T, id string) {
 	t.Helper()
 	for _, script := range []string{"both", "fail", "spawn"} {
@@ -201,8 +204,8 @@ func (s *stack) worksAndFails(t *testing.T, id string) {
 	require.NotContains(t, refused["reason"], "{", "people shall read it")
 }
 
-// asksForPermission has the agent ask for permission, which is refused and then given, and breaks it off
-// in the middle of what it says.
+// asksForPermission makes the agent ask for permission, which is refused and then granted, and
+// aborts it in the middle of its answer.
 func (s *stack) asksForPermission(t *testing.T, id string, stream *follower) {
 	t.Helper()
 	s.must(t, http.StatusOK, "PATCH", "/api/sessions/"+id, object{"options": object{"permissions": "ask"}})
@@ -251,7 +254,7 @@ func (s *stack) loseSnapshotsOf(t *testing.T, database, where string, args ...an
 	}
 }
 
-// promptRun is the run that has the prompt.
+// promptRun returns the run of the prompt.
 func (s *stack) promptRun(t *testing.T, sessionID, promptID string) (runID string) {
 	t.Helper()
 	eventually(t, 60*time.Second, "a run has prompt "+promptID, func() error {
@@ -268,7 +271,7 @@ func (s *stack) promptRun(t *testing.T, sessionID, promptID string) (runID strin
 	return runID
 }
 
-// log is what a child of dev has written.
+// log returns the log of a child of dev.
 func (s *stack) log(t *testing.T, child string) string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(s.dir, "logs", child+".log"))
@@ -295,8 +298,8 @@ func databaseIsClean(t *testing.T, database, planted string) {
 	}
 }
 
-// processesAreClean looks for a secret in what every user can read of our processes: their
-// arguments.
+// processesAreClean looks for a secret in the arguments of our processes, which every user can
+// read.
 func (s *stack) processesAreClean(t *testing.T, planted string) {
 	t.Helper()
 	for pid, line := range s.processes() {
@@ -304,7 +307,7 @@ func (s *stack) processesAreClean(t *testing.T, planted string) {
 	}
 }
 
-// filesAreClean looks for a secret in every file that the system has written, snapshots included.
+// filesAreClean looks for a secret in every file that the system has written, including snapshots.
 func (s *stack) filesAreClean(t *testing.T, planted string) {
 	t.Helper()
 	found := 0

@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAttendedSessionsOutliveTheirWorkers freezes and kills workers while they attend sessions, and at the moments in which
-// they claim prompts and begin, carry and end turns, with commands among them. Each prompt ends and runs once, in order.
+// TestAttendedSessionsOutliveTheirWorkers freezes and kills workers while they attend sessions, and
+// while they claim prompts and begin, run and end turns, with commands in between. Each prompt ends
+// and runs once, in order.
 func TestAttendedSessionsOutliveTheirWorkers(t *testing.T) { //nolint:tparallel // one fault after the other, all of one system
 	t.Parallel()
 	r := startRigEnv(t, []string{"OVERWINTER_ATTEND=30s"}, 2)
@@ -22,8 +23,8 @@ func TestAttendedSessionsOutliveTheirWorkers(t *testing.T) { //nolint:tparallel 
 	r.nothingIsLeft(t, settleWithin)
 }
 
-// attendantsFrozenAndAPIKilled kills the api after it has accepted prompts that it does not signal, since sessions have
-// attendants, while these are frozen and do not claim them: some prompts are lost between the two.
+// attendantsFrozenAndAPIKilled freezes the attendants, so that they claim no prompts, and kills the
+// api after it has accepted prompts that it has not signaled because the sessions have attendants.
 func (r *rig) attendantsFrozenAndAPIKilled(t *testing.T) {
 	t.Helper()
 	subjects := make([]*subject, 4)
@@ -43,7 +44,7 @@ func (r *rig) attendantsFrozenAndAPIKilled(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, http.StatusAccepted, accepted)
 			s.mu.Lock()
-			s.prompts = append(s.prompts, &sentPrompt{id: prompt, verdict: accepted, accepted: true}) // sent once: a repeat is signalled
+			s.prompts = append(s.prompts, &sentPrompt{id: prompt, verdict: accepted, accepted: true}) // sent once, because a repeated request would be signaled
 			s.mu.Unlock()
 		}
 		kill(r.pids(partAPI))
@@ -56,8 +57,8 @@ func (r *rig) attendantsFrozenAndAPIKilled(t *testing.T) {
 	r.finish(t, subjects)
 }
 
-// attendantsKilled kills both workers, one after the other, while attended sessions get prompts: some between their turns,
-// some at a claim, some during a turn or at its end.
+// attendantsKilled kills both workers, one after the other, while attended sessions get prompts:
+// some between their turns, some during a claim, some during a turn or at its end.
 func (r *rig) attendantsKilled(t *testing.T) {
 	t.Helper()
 	const sessions = 6

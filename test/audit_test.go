@@ -24,8 +24,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// An audit compares what a client of a session was promised with what every view of it says: rows,
-// events, blocks, hits outside the sandbox, and the workflow's own state. It returns what disagrees.
+// An audit compares the promises to a session's client with every view of the session: rows,
+// events, blocks, hits outside the sandbox, and the workflow's own state. It returns the
+// differences.
 type audit struct {
 	s      *subject
 	conn   *pgx.Conn
@@ -48,7 +49,7 @@ type runRow struct {
 	Attempt                       int64
 }
 
-// audit fails the test with everything that disagrees. The session must have settled.
+// audit fails the test with all differences. The session must have settled.
 func (s *subject) audit(t *testing.T) {
 	t.Helper()
 	a := &audit{s: s, conn: s.connect(t)}
@@ -68,7 +69,7 @@ func (a *audit) wrong(format string, args ...any) {
 	a.faults = append(a.faults, fmt.Sprintf(format, args...))
 }
 
-// load reads the rows, and the stream until it has them all.
+// load reads the rows, and the stream until it has all of their events.
 func (a *audit) load(t *testing.T) {
 	t.Helper()
 	ctx, id := t.Context(), a.s.id
@@ -109,8 +110,9 @@ func (a *audit) load(t *testing.T) {
 	a.events = a.s.stream.all(t)
 }
 
-// checkStream compares the events of prompts and turns with their rows. Events name runs, of which the rows are the claims: a prompt whose
-// sandbox was lost before it reached the agent is claimed again, and its run has a turn for each claim.
+// checkStream compares the events of prompts and turns with their rows. Events name runs, and rows
+// are claims: a prompt whose sandbox was lost before it reached the agent is claimed again, and its
+// run has a turn for each claim.
 func (a *audit) checkStream(t *testing.T) {
 	t.Helper()
 	newest, claims, ended := map[string]string{}, map[string][]string{}, map[string][]string{}
@@ -149,7 +151,7 @@ func (a *audit) checkStream(t *testing.T) {
 	}
 }
 
-// checkTransitions holds the chain of transitions to the table and to the stream.
+// checkTransitions compares the chain of transitions with the table and the stream.
 func (a *audit) checkTransitions(t *testing.T) {
 	t.Helper()
 	rows, err := a.conn.Query(t.Context(),
@@ -186,7 +188,7 @@ func (a *audit) checkTransitions(t *testing.T) {
 	}
 }
 
-// checkPrompts holds every prompt to its promise.
+// checkPrompts checks the promise of every prompt.
 func (a *audit) checkPrompts() {
 	a.s.mu.Lock()
 	defer a.s.mu.Unlock()
@@ -228,7 +230,7 @@ func (a *audit) checkPrompts() {
 	}
 }
 
-// checkBlocks compares the blocks with those that the stream adds up to, and with the prompts.
+// checkBlocks compares the blocks with the folded stream, and with the prompts.
 func (a *audit) checkBlocks(t *testing.T) {
 	t.Helper()
 	var folder conversation.Folder
@@ -295,8 +297,8 @@ func (a *audit) checkState(t *testing.T) {
 	})
 }
 
-// checkLedger asks the agent for the file that every prompt added a line to. Unless a restore said that
-// files are missing, each completed prompt is in it once.
+// checkLedger asks the agent for the file to which every prompt adds a line. Unless a restore
+// reported missing files, each completed prompt is in it once.
 func (s *subject) checkLedger(t *testing.T) {
 	t.Helper()
 	s.checkLedgers(t, []*subject{s})
@@ -329,7 +331,7 @@ func (r *rig) checkLedgers(t *testing.T, subjects []*subject) {
 		if slices.ContainsFunc(audits[i].receipts, func(receipt string) bool {
 			return !strings.Contains(receipt, `"full"`) && !strings.Contains(receipt, `"unverified"`)
 		}) {
-			continue // said so
+			continue // reported so
 		}
 		lines := s.outputs(t)
 		for _, id := range want[i] {
@@ -340,7 +342,7 @@ func (r *rig) checkLedgers(t *testing.T, subjects []*subject) {
 	}
 }
 
-// outputs are the lines that the demo agent's commands have printed.
+// outputs returns the lines that the demo agent's commands have printed.
 func (s *subject) outputs(t *testing.T) (lines []string) {
 	t.Helper()
 	for _, block := range s.conversations(t, s.id)[0].blocks {
@@ -399,7 +401,7 @@ func (r *rig) nothingIsLeft(t *testing.T, within time.Duration) {
 	})
 }
 
-// images are the images of sessions that the local Modal has a record of, as opposed to base images, which are
+// images returns the recorded images of sessions at the local Modal, without base images, which are
 // built from a recipe or by a sandbox with a role.
 func (s *stack) images() ([]string, error) {
 	var out []string

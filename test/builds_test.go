@@ -11,12 +11,14 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// strandedAfter is how long no worker of a build must have polled until its sessions move, the least that there is.
+// strandedAfter is the time without a polling worker of a build after which its sessions move: the
+// minimum value.
 const strandedAfter = 90 * time.Second
 
-// TestSessionsCrossFromBuildToBuild has two builds of the worker at once. A session stays with its build while it is awake, and crosses
-// to the current one when it has slept. Then the old build is killed, with sessions awake, asleep and in a turn; and the installation
-// goes back to workers without builds. Every prompt runs once.
+// TestSessionsCrossFromBuildToBuild runs two builds of the worker at once. A session stays with its
+// build while it is awake, and moves to the current one after it has slept. Then the old build is
+// killed, with sessions awake, asleep and in a turn, and the installation returns to workers
+// without builds. Every prompt runs once.
 func TestSessionsCrossFromBuildToBuild(t *testing.T) {
 	t.Parallel()
 	i := startInstallation(t)
@@ -48,7 +50,7 @@ func TestSessionsCrossFromBuildToBuild(t *testing.T) {
 	i.makeCurrent(t, "new")
 	require.Equal(t, "new", i.buildOf(t, begin()))
 	awake.run(t, "second")
-	i.saves(t, awake) // which takes a task of the workflow, as a prompt does not that an attendant claims
+	i.saves(t, awake) // which requires a workflow task, unlike a prompt that an attendant claims
 	require.Equal(t, "old", i.buildOf(t, awake), "pinned while it is awake")
 	crosses := begin()
 	asleep.run(t, "second")
@@ -91,7 +93,7 @@ func TestSessionsCrossFromBuildToBuild(t *testing.T) {
 	i.checkLedgers(t, all)
 }
 
-// saves has an awake session save a bundle.
+// saves makes an awake session save a bundle.
 func (i *installation) saves(t *testing.T, s *subject) {
 	t.Helper()
 	require.Equal(t, http.StatusAccepted, s.order(http.MethodPost, "sync", nil))
@@ -107,7 +109,7 @@ func (i *installation) saves(t *testing.T, s *subject) {
 	})
 }
 
-// makeCurrent has sessions that begin or wake start on a build; "" is for workers without builds.
+// makeCurrent makes new and waking sessions start on a build; "" selects workers without builds.
 func (i *installation) makeCurrent(t *testing.T, build string) {
 	t.Helper()
 	deployment := i.temporal.client.WorkerDeploymentClient().GetHandle("overwinter-" + i.id(t))
@@ -119,7 +121,7 @@ func (i *installation) makeCurrent(t *testing.T, build string) {
 	})
 }
 
-// buildOf is the build that the workflow of a session is pinned to.
+// buildOf returns the build to which the workflow of a session is pinned.
 func (i *installation) buildOf(t *testing.T, s *subject) (build string) {
 	t.Helper()
 	eventually(t, settleWithin, "Temporal describes "+s.id, func() error {

@@ -11,18 +11,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEveryPartMayBeKilledInATurn kills each part of the system, with no chance to clean up, in the
-// middle of a turn. Every prompt ends in a state, the stream has every event once and in order, and
-// the session continues.
+// TestEveryPartMayBeKilledInATurn kills each part of the system with SIGKILL in the middle of a
+// turn. Every prompt reaches a final status, the stream has every event once and in order, and the
+// session continues.
 func TestEveryPartMayBeKilledInATurn(t *testing.T) { //nolint:tparallel // one part after the other, all of one system
 	t.Parallel()
 	s := startStack(t)
 	for _, c := range []struct { //nolint:paralleltest // see above
 		part  string
 		words []string // in the command line of its process
-		// outcomes that are honest after this loss
+		// permitted outcomes after this loss
 		outcomes []string
-		// code of the cause that explains the prompt afterwards; empty if the turn has met nothing
+		// code of the cause that explains the prompt afterwards; empty if the turn is not affected
 		code string
 	}{
 		{"api", []string{"overwinter api"}, []string{"completed"}, ""},
@@ -54,7 +54,7 @@ type runningTurn struct {
 
 const slowWords = 60
 
-// startTurn returns when the agent is in the middle of saying numbered words.
+// startTurn returns while the agent prints numbered words.
 func (s *stack) startTurn(t *testing.T) runningTurn {
 	t.Helper()
 	words := make([]string, slowWords)
@@ -117,7 +117,7 @@ func (s *stack) endTurn(t *testing.T, turn runningTurn, outcomes []string, code 
 	s.waitStatus(t, turn.session, "terminated", within)
 }
 
-// wordsFrom is what the slow prompt was asked to say.
+// wordsFrom returns the words that the slow prompt prints.
 func wordsFrom(t *testing.T, s *stack, sessionID string) string {
 	t.Helper()
 	got := s.must(t, 200, "GET", "/api/sessions/"+sessionID+"/prompts/slow", nil)

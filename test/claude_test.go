@@ -31,7 +31,7 @@ func TestClaudeCodeWorksSleepsAndRemembers(t *testing.T) {
 
 	id := s.create(t, object{"agent": "claude-sdk", "prompt": object{"id": "first", "content": "Please remember the word narwhal. {{file}}"}})
 	stream := s.follow(t, id)
-	first := s.waitPrompt(t, id, "first", 4*time.Minute) // the image is made once
+	first := s.waitPrompt(t, id, "first", 4*time.Minute) // the image is built once
 	require.Equal(t, "completed", first["status"], "%v", first)
 	require.Contains(t, s.text(t, id), "Written.")
 	require.Contains(t, s.text(t, id), "from claude")

@@ -22,7 +22,7 @@ import (
 	"github.com/overwinter-dev/overwinter/api/conform"
 )
 
-// object is a JSON object as a client without our types sees it.
+// object is a JSON object without types.
 type object = map[string]any
 
 // call makes one request and returns status and body.
@@ -68,9 +68,8 @@ func (s *stack) must(t *testing.T, status int, method, path string, body any) ob
 	return out
 }
 
-// insist repeats a request until it is answered with a status below 500: what a
-// client does while parts of the system are killed. Requests carry ids, so that
-// a repeat changes nothing.
+// insist repeats a request until the status is below 500, as a client does while parts of the
+// system are killed. Requests carry ids, so that a repeat has no effect.
 func (s *stack) insist(t *testing.T, method, path string, body any) object {
 	t.Helper()
 	var out object
@@ -120,7 +119,7 @@ func (s *stack) waitStatus(t *testing.T, sessionID, status string, within time.D
 	return out
 }
 
-// waitPrompt waits until the prompt is over and returns it.
+// waitPrompt waits until the prompt has ended and returns it.
 func (s *stack) waitPrompt(t *testing.T, sessionID, promptID string, within time.Duration) object {
 	t.Helper()
 	var out object
@@ -145,7 +144,7 @@ type thread struct {
 	blocks []object
 }
 
-// conversations are those of a session, all pages of them, the main one first.
+// conversations returns all pages of a session's conversations, the main one first.
 func (s *stack) conversations(t *testing.T, sessionID string) (all []thread) {
 	t.Helper()
 	for query := ""; ; {
@@ -168,7 +167,7 @@ func (s *stack) conversations(t *testing.T, sessionID string) (all []thread) {
 	}
 }
 
-// text is what the agent has said and its tools have printed, in order.
+// text returns the agent's text and the output of its tools, in order.
 func (s *stack) text(t *testing.T, sessionID string) string {
 	t.Helper()
 	var b strings.Builder
@@ -195,13 +194,13 @@ type event struct {
 	at time.Time // when it was read
 }
 
-// follower reads a session's stream for as long as the test runs, reconnecting from its last
-// position whenever the connection is lost, as a client does.
+// follower reads a session's stream until the end of the test. Like a client, it reconnects with
+// its last position when the connection is lost.
 type follower struct {
 	url    string
 	mu     sync.Mutex
 	events []event
-	broken error // the stream broke its word
+	broken error // the stream violated its guarantees
 	ended  bool
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -276,7 +275,7 @@ func (f *follower) connect(ctx context.Context) {
 	}
 }
 
-// conforming is how many events of a stream are checked against the OpenAPI document.
+// conforming is the number of events of a stream that are checked against the OpenAPI document.
 const conforming = 1000
 
 func (f *follower) take(kind, data string) {
@@ -312,7 +311,7 @@ func (f *follower) take(kind, data string) {
 	f.events = append(f.events, e)
 }
 
-// shorten drops the bulk of an event that no test reads: what waits, and the text of prompts.
+// shorten drops large parts of an event that no test reads: the queue, and the text of prompts.
 func (e *event) shorten() {
 	const enough = 4 << 10
 	if len(e.Data) <= enough {
@@ -332,7 +331,8 @@ func (e *event) shorten() {
 	}
 }
 
-// all are the events up to the newest one that the log has now, which a prompt's status in the API may precede in the stream.
+// all returns the events up to the newest one of the log. Without waiting for it, the stream may
+// lag behind a prompt's status in the API.
 func (f *follower) all(t *testing.T) []event {
 	t.Helper()
 	newest := f.newest(t)
@@ -350,7 +350,7 @@ func (f *follower) all(t *testing.T) []event {
 	return f.seen(t)
 }
 
-// newest is the position of the log's newest event; 0 where the api does not answer.
+// newest returns the position of the log's newest event; 0 if the api does not respond.
 func (f *follower) newest(t *testing.T) int64 {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url+"?after=latest", nil)
@@ -376,7 +376,7 @@ func (f *follower) seen(t *testing.T) []event {
 	return append([]event(nil), f.events...)
 }
 
-// wait waits until an event is there that match accepts.
+// wait waits for an event that match accepts.
 func (f *follower) wait(t *testing.T, within time.Duration, what string, match func(event) bool) event {
 	t.Helper()
 	var found event
@@ -392,7 +392,7 @@ func (f *follower) wait(t *testing.T, within time.Duration, what string, match f
 	return found
 }
 
-// said is the text that the deltas of a run add up to.
+// said returns the concatenated deltas of a run.
 func said(t *testing.T, events []event, runID string) string {
 	t.Helper()
 	var b strings.Builder

@@ -26,8 +26,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 )
 
-// compose is the part of docker-compose.yml that is used. Anything else is refused, so that a new
-// line in the file requires a look at these tests.
+// compose is the part of docker-compose.yml that is used. Other keys are refused, so that a new key
+// requires a review of these tests.
 type compose struct {
 	Shared   service            `yaml:"x-overwinter"`
 	Services map[string]service `yaml:"services"`
@@ -68,11 +68,11 @@ type image struct {
 	entrypoint []string
 	command    []string
 	user       string
-	copied     []string // what COPY takes from other stages
+	copied     []string // paths that COPY takes from other stages
 	volumes    []string
 }
 
-// composeVariables are what a person gives docker compose.
+// composeVariables are the variables that a user sets for docker compose.
 func composeVariables() map[string]string {
 	return map[string]string{
 		"OVERWINTER_API_KEY":    "a key of at least twenty characters",
@@ -82,8 +82,8 @@ func composeVariables() map[string]string {
 	}
 }
 
-// TestComposeFileFitsThePrograms reads docker-compose.yml and the Dockerfile and holds them to the
-// programs as they are built: no Docker is needed.
+// TestComposeFileFitsThePrograms compares docker-compose.yml and the Dockerfile with the built
+// programs, without Docker.
 func TestComposeFileFitsThePrograms(t *testing.T) {
 	t.Parallel()
 	c, images := readCompose(t, composeVariables()), readDockerfile(t)
@@ -246,8 +246,8 @@ func TestComposeFileFitsThePrograms(t *testing.T) {
 	})
 }
 
-// TestComposeFileWorksByHand runs the commands of docker-compose.yml with its environment, only
-// with addresses and directories of this machine, and uses the system as a caller with the key.
+// TestComposeFileWorksByHand runs the commands of docker-compose.yml with its environment, except
+// for addresses and directories of this machine, and uses the system with the API key.
 func TestComposeFileWorksByHand(t *testing.T) {
 	t.Parallel()
 	given := composeVariables()
@@ -450,7 +450,7 @@ func readDockerfile(t *testing.T) map[string]*image {
 	return images
 }
 
-// requireCommand looks that a program has a command with such flags.
+// requireCommand checks that a program has a command with the given flags.
 func requireCommand(t *testing.T, name string, command []string) {
 	t.Helper()
 	var words []string
@@ -475,7 +475,7 @@ func helpOf(t *testing.T, name string, command ...string) string {
 	return string(out)
 }
 
-// programVariables are the variables that overwinter says it reads.
+// programVariables returns the variables that overwinter documents.
 func programVariables(t *testing.T) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}

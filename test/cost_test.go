@@ -18,17 +18,17 @@ import (
 	"go.temporal.io/sdk/log"
 )
 
-// TestWhatATurnCosts counts what the whole system does for a turn of one word, and for a turn of many
-// words. It is the short form of make bench: counts do not depend on the machine. A higher count is
-// paid with every prompt, so that a change that needs one raises the bound here and says why in its
-// commit; a change that saves some lowers it.
+// TestWhatATurnCosts counts the operations of the whole system for a turn of one word and for a
+// turn of many words. It is the short form of make bench, because counts do not depend on the
+// machine. Every prompt pays for a higher count, so a change that needs one raises the bound here
+// and states the reason in its commit; a change that saves some lowers it.
 //
-// Statements and round trips are those of the turn with the fewest: what the system does by itself
-// meanwhile, such as the relay's query every two seconds, only adds to them. A round trip is what api
-// and worker wait for with one Sync, or one simple query.
+// Statements and round trips are those of the turn with the fewest, because background work, such
+// as the relay's query every two seconds, only adds to them. A round trip is one Sync, or one
+// simple query, for which api or worker waits.
 //
-// A turn of an attended session is claimed by the worker of the turn before it: its workflow takes in a signal for several of
-// them and no more.
+// The worker of the previous turn claims a turn of an attended session: its workflow receives only
+// one signal for several turns.
 func TestWhatATurnCosts(t *testing.T) {
 	t.Parallel()
 	t.Run("dispatched", func(t *testing.T) {
@@ -39,15 +39,15 @@ func TestWhatATurnCosts(t *testing.T) {
 	})
 	t.Run("attended", func(t *testing.T) {
 		t.Parallel()
-		// An attendance that ends early, on a slow machine, adds some of what a dispatch costs.
+		// An attendance that ends early, on a slow machine, adds part of the cost of a dispatch.
 		whatATurnCosts(t, []string{"OVERWINTER_ATTEND=10s"}, map[string]float64{
 			"statements": 92, "round trips": 29, "history events": 3.5, "workflow tasks": 0.9, "activities": 0.4,
 		})
 	})
 }
 
-// whatATurnCosts compares the cost of a turn with bounds: of what differs between the ways in which turns begin, and those
-// that all turns share.
+// whatATurnCosts compares the cost of a turn with bounds: those that depend on how turns begin, and
+// those that all turns share.
 func whatATurnCosts(t *testing.T, env []string, bounds map[string]float64) {
 	t.Helper()
 	server := startPostgres(t)
@@ -107,26 +107,28 @@ func whatATurnCosts(t *testing.T, env []string, bounds map[string]float64) {
 	maps.Copy(bounds, map[string]float64{
 		// One for each step of prompt and turn, of the agent's block, and of the queue.
 		"events": 14,
-		// Words that wait together are one event, and events that wait together one commit.
+		// Words that wait together are merged into one event, and events that wait together are one
+		// commit.
 		"statements per 100 words": 100,
 		"events per 100 words":     15,
 	})
-	// Statements and round trips: submit, claim, attach, append and end, and what api and workflow read. Of the history the
-	// means of all turns: a slow machine may add a task now and then.
+	// Statements and round trips: submit, claim, attach, append and end, and what api and workflow
+	// read. For the history, the mean of all turns is used, because a slow machine may add a task
+	// occasionally.
 	for name, most := range bounds {
 		require.Contains(t, cost, name)
 		require.LessOrEqual(t, cost[name], most, "%s of a turn; all: %v", name, cost)
 	}
 }
 
-// historyLength is what a workflow's history has.
+// historyLength has the counts of a workflow's history.
 type historyLength struct {
 	run                       string
 	events, tasks, activities int
 }
 
-// readHistory returns the length of a history that does not grow any more: the last task of a turn ends after
-// its events are with readers.
+// readHistory returns the length of a history once it no longer grows: the last task of a turn ends
+// after readers have its events.
 func readHistory(t *testing.T, temporal client.Client, id string) historyLength {
 	t.Helper()
 	var last historyLength

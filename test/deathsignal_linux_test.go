@@ -2,5 +2,5 @@ package test
 
 import "syscall"
 
-// dieWithParent has the kernel kill a process when the thread that starts it ends.
+// dieWithParent makes the kernel kill a process when the thread that started it ends.
 func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -4,5 +4,5 @@ package test
 
 import "syscall"
 
-// dieWithParent has no means here: a test that is killed leaves its processes.
+// dieWithParent does nothing: on this system a killed test leaves its processes running.
 func dieWithParent() *syscall.SysProcAttr { return nil }

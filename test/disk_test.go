@@ -14,8 +14,7 @@ import (
 )
 
 // TestAFullDisk fills the disk that Postgres, Temporal and the sandboxes share, and empties it
-// again. What was accepted is carried out, what was refused was refused with 503, and no one
-// intervenes.
+// again. Accepted prompts are carried out, refused ones got 503, and no intervention is needed.
 func TestAFullDisk(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "overwinter-disk-*") //nolint:usetesting // its parents must be open to another user
@@ -79,7 +78,7 @@ func TestAFullDisk(t *testing.T) {
 
 func (s *stack) filler() string { return filepath.Join(filepath.Dir(s.dir), "filler") }
 
-// fillDisk writes until nothing more fits.
+// fillDisk writes until the disk is full.
 func (s *stack) fillDisk(t *testing.T) {
 	t.Helper()
 	f, err := os.Create(s.filler())

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestASessionOutlivesItsEnvironment saves a checkpoint, moves to another sandbox and gives one up:
-// what was said is known in each, and the files are where they were promised to be.
+// TestASessionOutlivesItsEnvironment saves a checkpoint, moves to another sandbox and discards one:
+// each has the conversation, and the files are as promised.
 func TestASessionOutlivesItsEnvironment(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)

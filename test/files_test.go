@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// served is a file of a session's workspace as it was answered.
+// served is a file of a session's workspace as the API returns it.
 type served struct {
 	status int
 	header http.Header
@@ -38,7 +38,7 @@ func (s *stack) content(t *testing.T, sessionID, path string, headers ...string)
 	return served{response.StatusCode, response.Header, string(body)}
 }
 
-// paths are the files of a session's workspace.
+// paths returns the files of a session's workspace.
 func (s *stack) paths(t *testing.T, sessionID string) []string {
 	t.Helper()
 	page := s.must(t, http.StatusOK, "GET", "/api/sessions/"+sessionID+"/files", nil)
@@ -49,8 +49,8 @@ func (s *stack) paths(t *testing.T, sessionID string) []string {
 	return paths
 }
 
-// changes are the file events of a run, as "CHANGE PATH". A file that is read while it is written
-// is reported in its first and in its final state: that counts as one.
+// changes returns the file events of a run, as "CHANGE PATH". A file that is read while it is
+// written is reported in its first and in its final state: that counts as one.
 func changes(t *testing.T, events []event) []string {
 	t.Helper()
 	var out []string
@@ -68,8 +68,8 @@ func changes(t *testing.T, events []event) []string {
 	return out
 }
 
-// TestWorkspaceFiles reads what the agent has written while it works, after its
-// worker was killed, and while its session sleeps.
+// TestWorkspaceFiles reads the agent's files while it works, after its worker was killed, and while
+// its session sleeps.
 func TestWorkspaceFiles(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)
@@ -121,7 +121,7 @@ func TestWorkspaceFiles(t *testing.T) {
 	require.NotContains(t, diff["patch"], "notes.txt", "it was not there at the beginning, and is not now")
 	require.Nil(t, diff["git"])
 
-	// A repository that the agent makes is not a beginning, but has a state.
+	// A repository that the agent creates is not the base of the diff, but has a state.
 	s.prompt(t, id, "third", strings.Join([]string{
 		"$ git init -q -b trunk . && printf 'ignored/\\n' > .gitignore && mkdir ignored && echo x > ignored/x",
 		"$ git add src && git -c user.name=a -c user.email=a@example.com commit -q -m first",
@@ -144,9 +144,9 @@ func TestWorkspaceFiles(t *testing.T) {
 	gone := s.content(t, id, "notes.txt")
 	require.Equal(t, http.StatusNotFound, gone.status)
 	require.Contains(t, gone.body, "file_not_found")
-	s.waitStatus(t, id, "hibernated", time.Second) // reading wakes no session
+	s.waitStatus(t, id, "hibernated", time.Second) // reading does not wake the session
 
-	// What was written before it slept is not reported again when it wakes.
+	// Files that were written before the session slept are not reported again when it wakes.
 	before := len(changes(t, stream.all(t)))
 	s.prompt(t, id, "fourth", "write a.txt: changed")
 	require.Equal(t, "completed", s.waitPrompt(t, id, "fourth", 60*time.Second)["status"])

@@ -31,9 +31,11 @@ import (
 // followersWithin bounds each wait for all clients.
 const followersWithin = 3 * time.Minute
 
-// TestEveryClientFollowsTheSameSession has a page with useChat, AG-UI's agent, two clients of Durable Streams, EventSource, two WebSockets of
-// different protocols, curl, the Go client and the TypeScript client over both of its transports follow one session, while both apis, the worker and Postgres are killed, one in each
-// turn. All of them must have got the same, without a gap or a repeat. With -minutes there are further rounds.
+// TestEveryClientFollowsTheSameSession makes a page with useChat, AG-UI's agent, two clients of
+// Durable Streams, EventSource, two WebSockets of different protocols, curl, the Go client and the
+// TypeScript client over both of its transports follow one session, while both apis, the worker and
+// Postgres are killed, one in each turn. All of them must receive the same events, without a gap or
+// a repeat. -minutes adds further rounds.
 func TestEveryClientFollowsTheSameSession(t *testing.T) {
 	t.Parallel()
 	r := startRig(t, 1)
@@ -103,7 +105,7 @@ func (r *rig) addAPI(t *testing.T) string {
 	return address
 }
 
-// killBackend kills a process of Postgres, which ends all others and recovers.
+// killBackend kills a process of Postgres, which then ends all others and recovers.
 func (r *rig) killBackend(t *testing.T) {
 	t.Helper()
 	var pid int
@@ -119,7 +121,8 @@ func (r *rig) killBackend(t *testing.T) {
 	kill([]int{pid})
 }
 
-// followerScripts is a directory with the scripts of the clients that are written in JavaScript, by directory of the packages that they import.
+// followerScripts has the scripts of the JavaScript clients, by the directory of the packages that
+// they import.
 func followerScripts(t *testing.T) map[string]string {
 	t.Helper()
 	dirs := map[string]string{}
@@ -155,7 +158,7 @@ type followers struct {
 	over    int          // turns
 }
 
-// followerLog is what a client has got, in order.
+// followerLog is the ordered output of a client.
 type followerLog struct {
 	name string
 	done chan struct{}
@@ -187,7 +190,8 @@ func (l *followerLog) all() ([]string, error) {
 	return slices.Clone(l.lines), l.err
 }
 
-// hasDelta says whether a text delta of the log has a word. Prompts, titles and the user's blocks have it before the turn begins.
+// hasDelta reports whether a text delta of the log has a word. Prompts, titles and the user's
+// blocks have it before the turn begins.
 func (l *followerLog) hasDelta(word string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -348,11 +352,12 @@ func (f *followers) socket(ctx context.Context, protocol string, l *followerLog)
 	}
 }
 
-// connect reads one connection. An error is one of the server: connections may break.
+// connect reads one connection. It returns only errors of the server, because connections may
+// break.
 func (f *followers) connect(ctx context.Context, options *websocket.DialOptions, at *int64, l *followerLog) (ended bool, err error) {
 	conn, _, err := websocket.Dial(ctx, fmt.Sprintf("%s/ws?after=%d", strings.Replace(f.url, "http:", "ws:", 1), *at), options) //nolint:bodyclose // the library has closed it
 	if err != nil {
-		return false, nil // it comes again
+		return false, nil // it is received again
 	}
 	defer func() { _ = conn.CloseNow() }()
 	conn.SetReadLimit(4 << 20)
@@ -366,7 +371,7 @@ func (f *followers) connect(ctx context.Context, options *websocket.DialOptions,
 			Seq  int64
 		}
 		if json.Unmarshal(data, &m) != nil {
-			return false, nil // a message that was cut
+			return false, nil // a truncated message
 		}
 		switch {
 		case m.Type == "gap":
@@ -381,14 +386,14 @@ func (f *followers) connect(ctx context.Context, options *websocket.DialOptions,
 	}
 }
 
-// say has the page send a prompt.
+// say makes the page send a prompt.
 func (f *followers) say(t *testing.T, text string) {
 	t.Helper()
 	_, err := io.WriteString(f.page.input, text+"\n")
 	require.NoError(t, err)
 }
 
-// answering waits until the Go client has got a word of the agent's answer.
+// answering waits until the Go client has received a word of the agent's answer.
 func (f *followers) answering(t *testing.T, word string) {
 	t.Helper()
 	eventually(t, followersWithin, word+" is in the log", func() error {
@@ -418,7 +423,7 @@ func (f *followers) answered(t *testing.T, fault string) {
 	f.over++
 }
 
-// compare ends the session, and compares what all clients have got.
+// compare ends the session, and compares the output of all clients.
 func (f *followers) compare(t *testing.T, want []string) {
 	t.Helper()
 	require.NoError(t, f.agui.input.Close())
@@ -461,7 +466,7 @@ func (f *followers) compare(t *testing.T, want []string) {
 		got, err := l.all()
 		require.NoError(t, err, l.name)
 		require.Len(t, got, len(reference), l.name)
-		again := newFollowerLog("again") // one connection, which nothing interrupts
+		again := newFollowerLog("again") // one uninterrupted connection
 		require.NoError(t, f.socket(t.Context(), protocol, again))
 		fresh, _ := again.all()
 		require.Equal(t, fresh, got, l.name)

@@ -21,10 +21,11 @@ import (
 
 var allForks = flag.Bool("all-forks", false, "fork and revert sessions of every agent in TestEveryAgentIsForkedAndReverted, not only the demo agent's")
 
-// forkPrompts is how many prompts a session has that is forked before its third.
+// forkPrompts is the number of prompts of a session that is forked before its third.
 const forkPrompts = 5
 
-// forkScripts are the answers of the model to addN, which adds line N to a file, and show, which prints it.
+// forkScripts are the model's answers to addN, which adds line N to a file, and show, which prints
+// it.
 func (a agentUnderTest) forkScripts() map[string][]modelserver.Step {
 	scripts := map[string][]modelserver.Step{
 		"show": {{Calls: []modelserver.Call{a.run("cat lines.txt; echo that was all of it")}}, {Text: "Shown."}},
@@ -36,9 +37,10 @@ func (a agentUnderTest) forkScripts() map[string][]modelserver.Step {
 	return scripts
 }
 
-// TestEveryAgentIsForkedAndReverted forks a session of each agent before the third of its five prompts, with an edited prompt, and reverts it
-// to its second: the agent has the memory of that point, and the session its files. A run of all tests does so with the demo agent, one with
-// -all-forks with all of them; keepsItsMemory forks sessions of real agents too.
+// TestEveryAgentIsForkedAndReverted forks a session of each agent before the third of its five
+// prompts, with an edited prompt, and reverts it to its second: the agent has the memory of that
+// point, and the session its files. A run of all tests uses the demo agent, and -all-forks uses all
+// agents; keepsItsMemory forks sessions of real agents too.
 func TestEveryAgentIsForkedAndReverted(t *testing.T) {
 	t.Parallel()
 	t.Run("demo", func(t *testing.T) {
@@ -83,7 +85,7 @@ func forksTheDemoAgent(t *testing.T) {
 	require.Contains(t, s.text(t, fork), "I have had 3 prompts")
 }
 
-// forksAnACPAgent has OpenCode's own ACP server as the agent.
+// forksAnACPAgent uses OpenCode's own ACP server as the agent.
 func forksAnACPAgent(t *testing.T) {
 	t.Helper()
 	opencode := agentsUnderTest[slices.IndexFunc(agentsUnderTest, func(a agentUnderTest) bool { return a.name == "opencode" })]
@@ -111,7 +113,8 @@ func forksAnACPAgent(t *testing.T) {
 	s.revertsARealAgent(t, models, id)
 }
 
-// forksARealAgent forks a session of a real agent, whose model has been sent what the session has in its memory.
+// forksARealAgent forks a session of a real agent and checks its memory by the requests to its
+// model.
 func (s *stack) forksARealAgent(t *testing.T, models *modelserver.Server, body object) (original string) {
 	t.Helper()
 	original, _ = s.forksBeforeTheThird(t, body, func(n int) string {
@@ -133,7 +136,7 @@ func (s *stack) revertsARealAgent(t *testing.T, models *modelserver.Server, id s
 	require.NotContains(t, reverted, "otter")
 }
 
-// newestRequest is what the model was last sent in a conversation with the word.
+// newestRequest returns the newest request to the model that contains the word.
 func newestRequest(models *modelserver.Server, word string) string {
 	for _, r := range slices.Backward(models.Requests()) {
 		if prompts := strings.Join(r.Prompts, "\n"); strings.Contains(prompts, word) {
@@ -143,7 +146,7 @@ func newestRequest(models *modelserver.Server, word string) string {
 	return ""
 }
 
-// remembers checks that the model was sent the words of the first prompts alone.
+// remembers checks that the model received the words of the first prompts only.
 func remembers(t *testing.T, request string, prompts int) {
 	t.Helper()
 	for n := 1; n <= forkPrompts; n++ {
@@ -176,8 +179,9 @@ func (s *stack) revertsToTheSecond(t *testing.T, id, show string) {
 	}
 }
 
-// forksBeforeTheThird has a session that saves a bundle after each turn work on three prompts, and forks it before the third with an
-// edited prompt. The original works on the other two meanwhile. Prompt n adds "line n" to a file, edited prints that file.
+// forksBeforeTheThird runs three prompts in a session that saves a bundle after each turn, and
+// forks it before the third with an edited prompt. The original runs the other two prompts in the
+// meantime. Prompt n adds "line n" to a file, edited prints that file.
 func (s *stack) forksBeforeTheThird(t *testing.T, body object, content func(n int) string, edited string) (original, fork string) {
 	t.Helper()
 	body["options"] = object{"checkpoint": "turn"}

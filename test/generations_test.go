@@ -12,11 +12,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
 )
 
-// generations is how many sandboxes a session works through in these tests.
+// generations is the number of sandboxes that a session uses in these tests.
 const generations = 5
 
-// TestASessionOutlivesFiveSandboxes has sandboxes that live for seconds. A session works without a pause meanwhile: every prompt
-// completes, once and in order, and the last sandbox has the files and the agent the memory of all of them.
+// TestASessionOutlivesFiveSandboxes uses sandboxes with a lifetime of seconds while a session works
+// without a pause: every prompt completes, once and in order, and the last sandbox has the files
+// and the memory of all of them.
 func TestASessionOutlivesFiveSandboxes(t *testing.T) {
 	t.Parallel()
 	t.Run("demo", func(t *testing.T) {
@@ -42,7 +43,7 @@ func TestASessionOutlivesFiveSandboxes(t *testing.T) {
 		for name, value := range map[string]string{"ANTHROPIC_API_KEY": plantedKey, "ANTHROPIC_BASE_URL": models.URL()} {
 			s.must(t, http.StatusCreated, "PUT", "/api/secrets/"+name, object{"value": value})
 		}
-		// Its image is made before a sandbox's life begins.
+		// Its image is built before the lifetime of a sandbox begins.
 		s.waitStatus(t, s.create(t, object{"agent": "claude-sdk", "prompt": object{"id": "first", "content": "{{add499}}"}}), "running", 4*time.Minute)
 		worked := worksThroughGenerations(t, s, "claude-sdk", func(n int) string {
 			return fmt.Sprintf("Remember the word narwhal%d. {{add%d}}", n, n)
@@ -55,7 +56,7 @@ func TestASessionOutlivesFiveSandboxes(t *testing.T) {
 	})
 }
 
-// workedThrough is a session that has been in all generations, and how many prompts it has had.
+// workedThrough is a session that has used all generations, with the number of its prompts.
 type workedThrough struct {
 	id      string
 	prompts int

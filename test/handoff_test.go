@@ -15,8 +15,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
 )
 
-// TestASessionIsForkedWithAnotherAgent forks a session of the demo agent with Claude Code, whose worker is killed while it is installed in the
-// sandbox, and that fork with Codex. Each has the files of its point, and is given the conversation. An installation that fails is reported.
+// TestASessionIsForkedWithAnotherAgent forks a session of the demo agent with Claude Code, whose
+// worker is killed during the installation in the sandbox, and that fork with Codex. Each fork has
+// the files of its point and gets the conversation. A failed installation is reported.
 func TestASessionIsForkedWithAnotherAgent(t *testing.T) {
 	t.Parallel()
 	claude, codex := agentsUnderTest[0], agentsUnderTest[1]
@@ -50,7 +51,7 @@ func TestASessionIsForkedWithAnotherAgent(t *testing.T) {
 		return e.Type == "setup" && strings.Contains(string(e.Data), `"image"`)
 	})
 	require.NoError(t, syscall.Kill(s.child(t, "overwinter", "worker"), syscall.SIGKILL))
-	add(3) // the original works on
+	add(3) // the original continues
 	require.Equal(t, "completed", s.waitPrompt(t, first, "edited", 4*time.Minute)["status"])
 	s.wasHandedOver(t, first, "demo", "line 1\nthat was all of it")
 	require.NotContains(t, s.text(t, first), "line 2")
@@ -74,7 +75,7 @@ func TestASessionIsForkedWithAnotherAgent(t *testing.T) {
 		require.Contains(t, got, text)
 	}
 
-	// What cannot be installed is reported, and leaves the original alone.
+	// A failed installation is reported and does not affect the original.
 	s.must(t, http.StatusCreated, "PUT", "/api/secrets/GEMINI_API_KEY", object{"value": plantedKey})
 	s.prompt(t, id, "break", "$ mkdir -p /usr/local/bin; for d in /usr/local/bin /usr/bin /bin; do printf '#!/bin/sh\\necho no npm today >&2; exit 3\\n' > $d/npm; chmod +x $d/npm; done")
 	require.Equal(t, "completed", s.waitPrompt(t, id, "break", time.Minute)["status"])
@@ -108,7 +109,7 @@ func (s *stack) forkTo(t *testing.T, id, agent string, body object) string {
 	return fork["id"].(string)
 }
 
-// wasHandedOver checks what a fork with another agent shows and says of itself.
+// wasHandedOver checks the receipt and the conversation of a fork with another agent.
 func (s *stack) wasHandedOver(t *testing.T, id, from, shown string) {
 	t.Helper()
 	said := s.text(t, id)
@@ -124,7 +125,7 @@ func (s *stack) wasHandedOver(t *testing.T, id, from, shown string) {
 	require.Contains(t, fmt.Sprint(why), "handed_over")
 }
 
-// asked is the newest request to a model that has a text.
+// asked returns the newest request to a model that contains a text.
 func asked(models *modelserver.Server, text string) string {
 	for _, body := range slices.Backward(strings.Split(models.Sent(), "\n")) {
 		if strings.Contains(body, text) {

@@ -14,7 +14,7 @@ import (
 )
 
 // TestATurnOutlivesAStallOfTemporal freezes Temporal for ten seconds in the middle of a turn. The
-// attempt keeps its run, and its words keep coming meanwhile.
+// attempt keeps its run, and its words continue to arrive.
 func TestATurnOutlivesAStallOfTemporal(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)
@@ -50,8 +50,8 @@ func TestATurnOutlivesAStallOfTemporal(t *testing.T) {
 	require.Equal(t, words, strings.Fields(said(t, stream.all(t), slow["runId"].(string))))
 }
 
-// TestAKilledWorkersTurnIsTakenOver kills the worker in the middle of turns that are silent: nothing
-// but the missing heartbeats says that it is gone. Another attempt has each of them within 20 s.
+// TestAKilledWorkersTurnIsTakenOver kills the worker in the middle of silent turns, so that only
+// the missing heartbeats reveal it. Another attempt takes over each of them within 20 s.
 func TestAKilledWorkersTurnIsTakenOver(t *testing.T) {
 	t.Parallel()
 	const turns, promise, slack = 5, 20 * time.Second, 10 * time.Second
@@ -77,7 +77,8 @@ func TestAKilledWorkersTurnIsTakenOver(t *testing.T) {
 	}
 	killed := time.Now()
 	require.NoError(t, syscall.Kill(s.child(t, "overwinter worker"), syscall.SIGKILL))
-	// What the next worker takes to start and to serve a prompt says how busy the machine is with other tests.
+	// The time of the next worker to start and to serve a prompt shows how busy the machine is with
+	// other tests.
 	s.prompt(t, idle, "second", "hello again")
 	require.Equal(t, "completed", s.waitPrompt(t, idle, "second", within)["status"])
 	busy := time.Since(killed)

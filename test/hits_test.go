@@ -15,7 +15,7 @@ type hits struct {
 	server *httptest.Server
 	mu     sync.Mutex
 	counts map[string]int
-	refuse map[string]bool // names that are answered 503
+	refuse map[string]bool // names that get 503
 }
 
 func newHits(t *testing.T) *hits {
@@ -36,17 +36,18 @@ func newHits(t *testing.T) *hits {
 	return h
 }
 
-// line is a line of a demo script that counts once.
+// line returns a line of a demo script that counts once.
 func (h *hits) line(name string) string { return "$ " + h.command(name) }
 
-// command is the shell command that counts once. It fails if the name is refused. Without a connection, as while the
-// local Modal that provides the network is frozen, nothing has been counted and it tries again.
+// command returns the shell command that counts once. It fails if the name is refused. Without a
+// connection, for example while the local Modal that provides the network is frozen, nothing has
+// been counted and it retries.
 func (h *hits) command(name string) string {
 	return fmt.Sprintf(`sh -c 'for i in $(seq 60); do curl -sfS --max-time 240 %s/%s; s=$?; case $s in 6|7) sleep 1;; *) exit $s;; esac; done; exit 7'`,
 		insideURL(h.server.URL), name)
 }
 
-// insideURL is what a sandbox calls a URL of this machine's loopback interface.
+// insideURL returns the sandbox's form of a URL of this machine's loopback interface.
 func insideURL(url string) string {
 	return strings.Replace(url, "127.0.0.1", "host.overwinter.internal", 1)
 }
@@ -57,7 +58,7 @@ func (h *hits) count(name string) int {
 	return h.counts[name]
 }
 
-// answer says whether a name is refused.
+// answer sets whether a name is refused.
 func (h *hits) answer(name string, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

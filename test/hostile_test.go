@@ -21,8 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHostileSessions has sessions, clients and operators do what harms a system that trusts them.
-// Each session ends as its client was answered, and the others notice nothing.
+// TestHostileSessions makes sessions, clients and operators misuse the system. Each session ends as
+// its client was promised, and the others are not affected.
 func TestHostileSessions(t *testing.T) {
 	t.Parallel()
 	r := startRig(t, 1)
@@ -45,7 +45,7 @@ func TestHostileSessions(t *testing.T) {
 	r.nothingIsLeft(t, settleWithin)
 }
 
-// workerKilledInSetup loses the worker while a setup script runs in the sandbox. The script
+// workerKilledInSetup kills the worker while a setup script runs in the sandbox. The script
 // continues and is not run again.
 func (r *rig) workerKilledInSetup(t *testing.T) {
 	name := "setup-killed"
@@ -60,8 +60,8 @@ func (r *rig) workerKilledInSetup(t *testing.T) {
 	r.finish(t, []*subject{s})
 }
 
-// setupFails has a session in error, which says so to those who send prompts, until what was wrong is
-// right.
+// setupFails puts a session in error, which refuses prompts with the reason until the cause is
+// fixed.
 func (r *rig) setupFails(t *testing.T) {
 	name := "setup-fails"
 	r.hits.answer(name, false)
@@ -96,7 +96,7 @@ func (r *rig) stopOutlivesItsWorkflow(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, stopped.order("POST", "stop", nil))
 	require.Equal(t, http.StatusAccepted, hibernated.order("POST", "hibernate", nil))
 	for _, s := range []*subject{stopped, hibernated} {
-		// It may be over already, which leaves nothing to try.
+		// It may have ended already; then there is nothing to test.
 		if err := r.temporal.client.TerminateWorkflow(t.Context(), s.id, "", "by hand"); err != nil {
 			t.Logf("terminate the workflow of %s: %v", s.id, err)
 		}
@@ -111,7 +111,7 @@ func (r *rig) stopOutlivesItsWorkflow(t *testing.T) {
 }
 
 // damagedSnapshot deletes the files of a snapshot without the provider's knowledge. The session
-// wakes all the same, with its memory, and reports what is missing.
+// still wakes, with its memory, and reports the missing files.
 func (r *rig) damagedSnapshot(t *testing.T) {
 	s := r.newSubject(t, nil)
 	s.run(t, "first", "write kept.txt: kept")
@@ -134,8 +134,8 @@ func (r *rig) damagedSnapshot(t *testing.T) {
 	r.finish(t, []*subject{s})
 }
 
-// abortAtTheEnd asks for the abort of one turn at about the moment at which it ends. The next turn is never
-// hit.
+// abortAtTheEnd aborts a turn at about the moment at which it ends. The next turn is never
+// affected.
 func (r *rig) abortAtTheEnd(t *testing.T) {
 	s := r.newSubject(t, nil)
 	s.run(t, "first")
@@ -159,8 +159,8 @@ func (r *rig) abortAtTheEnd(t *testing.T) {
 	s.end(t)
 }
 
-// lockedRow holds the row of a session until others have worked and been prompted. The locked one
-// continues when the lock is gone.
+// lockedRow locks the row of a session until others have completed turns and got new prompts. The
+// locked session continues when the lock is released.
 func (r *rig) lockedRow(t *testing.T) {
 	locked, others := r.newSubject(t, nil), []*subject{r.newSubject(t, nil), r.newSubject(t, nil), r.newSubject(t, nil)}
 	all := append([]*subject{locked}, others...)
@@ -205,7 +205,8 @@ func (r *rig) lockedRow(t *testing.T) {
 	r.finish(t, all)
 }
 
-// temporalFrozen stops Temporal for longer than a heartbeat may take. A worker that is up keeps its turn.
+// temporalFrozen freezes Temporal for longer than the heartbeat timeout. A running worker keeps its
+// turn.
 func (r *rig) temporalFrozen(t *testing.T) {
 	s := r.newSubject(t, nil)
 	s.run(t, "first")
@@ -244,9 +245,9 @@ func (r *rig) fullQueue(t *testing.T) {
 	r.finish(t, []*subject{other})
 }
 
-// babbler is an agent of the Agent Client Protocol. It answers prompts with as much as it can print: 80 MB of
-// one text, 80 MB of texts and thoughts that each begin a block, or 10,000 calls of tools that never end. It prints as fast as its pipe
-// takes it: see offers.
+// babbler is an agent of the Agent Client Protocol. It answers prompts with as much as it can
+// print: 80 MB of one text, 80 MB of texts and thoughts that each begin a block, or 10,000 calls of
+// tools that never end. It prints as fast as its pipe accepts: see offers.
 const babbler = `
 chunk=$(head -c 2000 /dev/zero | tr '\0' x)
 say() { printf '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"one","update":%s}}\n' "$1"; }
@@ -270,8 +271,8 @@ $thought" | head -n 40000 ;;
   esac
 done`
 
-// flood has an agent say far too much in one turn. Worker, api and runner stay small, the turn ends, and another session is
-// served meanwhile.
+// flood makes an agent print far too much in one turn. Worker, api and runner stay small, the turn
+// ends, and another session is served in the meantime.
 func (r *rig) flood(t *testing.T) {
 	command, err := json.Marshal([]string{"sh", "-c", babbler})
 	require.NoError(t, err)
@@ -313,7 +314,7 @@ func (r *rig) flood(t *testing.T) {
 	}
 	s.prompt(t, s.id, "after", "hello")
 	require.Equal(t, "completed", s.waitPrompt(t, s.id, "after", settleWithin)["status"])
-	// What the worker does not take waits in the pipe of the agent, and not in the runner.
+	// Output that the worker does not accept waits in the agent's pipe, not in the runner.
 	require.Less(t, r.peak(t, partRunner), 128<<20, "memory of the runners")
 	for _, p := range []part{partWorker, partAPI} {
 		require.Less(t, r.peak(t, p), 1<<30, "memory of the %s", p)
@@ -323,8 +324,8 @@ func (r *rig) flood(t *testing.T) {
 	s.end(t)
 }
 
-// offers requires the babbler to print more than 50 MB in a second of processor time when nothing holds it back, so that it is the system
-// that holds it back if a flood takes longer.
+// offers requires the babbler to print more than 50 MB in a second of CPU time without
+// backpressure, so that a longer flood is due to the system's backpressure.
 func offers(t *testing.T, kind string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", babbler)
@@ -343,7 +344,7 @@ func offers(t *testing.T, kind string) {
 
 var highWater = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
 
-// peak is the most memory that a part has had, in bytes.
+// peak returns the peak memory of a part, in bytes.
 func (r *rig) peak(t *testing.T, p part) (most int) {
 	t.Helper()
 	for _, pid := range r.pids(p) {
@@ -381,7 +382,7 @@ func (s *subject) sendMany(t *testing.T, n int, content string) (accepted int) {
 	return accepted
 }
 
-// sendRaw sends a prompt whose text JSON does not escape.
+// sendRaw sends a prompt whose text needs no JSON escapes.
 func (s *subject) sendRaw(id, content string) int {
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)

@@ -21,8 +21,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/porttest"
 )
 
-// installation is a system whose apis and workers the test starts and stops one by one, as an operator does who replaces them. Any of
-// them may be of another release.
+// installation is a system whose apis and workers the test starts and stops one by one, like an
+// operator who replaces them. Each may be of another release.
 //
 //	clients ──▶ front ──▶ apis ──▶ Postgres, Temporal ◀── workers ──▶ local Modal
 type installation struct {
@@ -30,7 +30,7 @@ type installation struct {
 	env []string
 
 	mu   sync.Mutex
-	apis []string // addresses that the front connects to
+	apis []string // addresses to which the front connects
 	next int
 }
 
@@ -89,7 +89,7 @@ type server struct {
 	err     error // once it has ended
 }
 
-// begin starts a program. It ends with the test at the latest.
+// begin starts a program. It ends at the end of the test at the latest.
 func (i *installation) begin(t *testing.T, name, path string, args ...string) *server {
 	t.Helper()
 	logs, err := os.Create(filepath.Join(i.dir, "logs", name+".log"))
@@ -137,7 +137,7 @@ func (s *server) stop(t *testing.T) {
 	require.NoError(t, s.err, "%s did not end cleanly", s.name)
 }
 
-// kill ends a program with no chance to clean up.
+// kill ends a program with SIGKILL.
 func (s *server) kill() { s.end(syscall.SIGKILL) }
 
 // ready waits until a program serves.
@@ -153,7 +153,7 @@ func (s *server) ready(t *testing.T) {
 	})
 }
 
-// migrate has a release apply its migrations.
+// migrate applies the migrations of a release.
 func (i *installation) migrate(t *testing.T, path string) {
 	t.Helper()
 	cmd := exec.Command(path, "migrate", "up")
@@ -162,7 +162,7 @@ func (i *installation) migrate(t *testing.T, path string) {
 	require.NoError(t, err, "%s", out)
 }
 
-// startAPI starts an api. Clients reach it from then on.
+// startAPI starts an api and makes it reachable for clients.
 func (i *installation) startAPI(t *testing.T, name, path string) *server {
 	t.Helper()
 	address := fmt.Sprintf("127.0.0.1:%d", porttest.Free(t))
@@ -175,7 +175,7 @@ func (i *installation) startAPI(t *testing.T, name, path string) *server {
 	return s
 }
 
-// stopAPI has no further connection reach an api, and stops it.
+// stopAPI removes an api from the front, and stops it.
 func (i *installation) stopAPI(t *testing.T, s *server) {
 	t.Helper()
 	i.mu.Lock()
@@ -194,7 +194,7 @@ func (i *installation) startWorker(t *testing.T, name, path string, args ...stri
 	return s
 }
 
-// id is that of the installation, in the names of its queues and of its deployment.
+// id returns the id of the installation, which is in the names of its queues and of its deployment.
 func (i *installation) id(t *testing.T) (id string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), i.postgres.url)
@@ -212,11 +212,12 @@ func (h *hits) gate(name string) string {
 
 func (h *hits) open(name string) { h.answer(name, true) }
 
-// unreachable is what go prints if it cannot download a module.
+// unreachable matches the output of go if it cannot download a module.
 var unreachable = regexp.MustCompile(`(?m)(Get "https?://|reading https?://|dial tcp|module lookup disabled)`)
 
-// releasePrograms builds the programs of another commit of this repository, once, in a cache of the user. Without the commit, as in a
-// shallow clone of a repository that is away, or without its modules, the test is skipped unless they are required.
+// releasePrograms builds the programs of another commit of this repository, once, in a cache of the
+// user. Without the commit, as in a shallow clone of an unreachable repository, or without its
+// modules, the test is skipped unless they are required.
 func releasePrograms(t *testing.T, commit string, required bool) (path string) {
 	t.Helper()
 	missing := t.Skipf
@@ -251,7 +252,7 @@ func releasePrograms(t *testing.T, commit string, required bool) (path string) {
 	out, err = run("tar", "-x", "-f", archive, "-C", source)
 	require.NoError(t, err, out)
 	require.NoError(t, os.MkdirAll(dir, 0o755))
-	for _, name := range []string{"overwinter-runner", "overwinter"} { // the last one says that all are there
+	for _, name := range []string{"overwinter-runner", "overwinter"} { // the last one marks that all are built
 		staged := filepath.Join(dir, name+".new")
 		out, err := run("go", "build", "-C", source, "-ldflags", "-s -w -X main.commit="+commit, "-o", staged, "./cmd/"+name)
 		if err != nil && unreachable.MatchString(out) {

@@ -74,7 +74,8 @@ func TestSessionWorksSleepsAndWakes(t *testing.T) {
 	require.Empty(t, s.sandboxTree())
 }
 
-// TestASessionSleepsWhenItSays: at the time that it shows and announces, which a prompt and another idle timeout move.
+// TestASessionSleepsWhenItSays checks that a session hibernates at the time that it shows and
+// announces, which a prompt and a new idle timeout move.
 func TestASessionSleepsWhenItSays(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)
@@ -109,8 +110,7 @@ func TestASessionSleepsWhenItSays(t *testing.T) {
 	stream.all(t)
 }
 
-// TestCommandsOfASession tries what a client may ask of a session, one system
-// for all of it.
+// TestCommandsOfASession tests the commands of a session, in one system.
 func TestCommandsOfASession(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)

@@ -30,7 +30,7 @@ var (
 //	a round   sessions are prepared ─▶ each enters its state so that it is there ─▶ the fault, and a prompt
 //	          to each session meanwhile ─▶ every prompt ends ─▶ audit ─▶ stop
 //
-// A run of all tests injects two of the faults, in fewer sessions; with -all-faults it is all of them.
+// A run of all tests injects two of the faults, in fewer sessions; -all-faults injects all.
 func TestEveryFaultInEveryState(t *testing.T) { //nolint:tparallel // one fault after the other, all of one system
 	t.Parallel()
 	seed := *stormSeed
@@ -71,15 +71,15 @@ type matrix struct {
 type matrixFault struct {
 	name   string
 	strike func(t *testing.T, cells []*cell)
-	// losesSandboxes says that turns that run when it begins may end as unknown.
+	// losesSandboxes is set if turns that run when the fault begins may end as unknown.
 	losesSandboxes bool
-	// named is the code of the cause that explains the prompt which was processed when the fault began; empty if a turn
-	// may outlast the fault without notice.
+	// named is the code of the cause that explains the prompt that was processed when the fault
+	// began; empty if a turn may survive the fault unaffected.
 	named string
-	// during are codes of which one at least is among the explanations of prompts while the fault lasts or afterwards, or "http CODE" of
-	// the refusal to explain; empty if no prompt waits long for what the fault takes away.
+	// during are codes of which at least one explains a prompt during the fault or afterwards, or
+	// "http CODE" for a refused explanation; empty if the fault delays no prompt for long.
 	during []string
-	// long ones are left out of the short form.
+	// long faults are not part of the short form.
 	long bool
 	// states replaces matrixStates.
 	states []matrixState
@@ -159,7 +159,7 @@ func (m *matrix) faults() []matrixFault {
 	}
 }
 
-// links calls fail for every link to Postgres at once.
+// links calls fail for every link to Postgres concurrently.
 func (m *matrix) links(fail func(p *proxy)) {
 	var all sync.WaitGroup
 	for _, p := range []*proxy{m.database, m.apart} {
@@ -168,7 +168,7 @@ func (m *matrix) links(fail func(p *proxy)) {
 	all.Wait()
 }
 
-// readOnly has Postgres refuse all writes for d, as one does after a fail-over to a standby.
+// readOnly makes Postgres refuse all writes for d, as after a fail-over to a standby.
 func (m *matrix) readOnly(t *testing.T, d time.Duration) {
 	t.Helper()
 	conn := m.connect(t)
@@ -185,7 +185,8 @@ func (m *matrix) readOnly(t *testing.T, d time.Duration) {
 	}
 }
 
-// crashPostgres kills one backend so many times, upon which Postgres ends all and recovers.
+// crashPostgres kills one backend a number of times; each time Postgres ends all backends and
+// recovers.
 func (m *matrix) crashPostgres(t *testing.T, times int, pause time.Duration) {
 	t.Helper()
 	for range times {
@@ -222,7 +223,7 @@ func (m *matrix) disturb(t *testing.T, function string, d time.Duration) {
 	}
 }
 
-// stutter lets parts work for a tenth of each second of d, as on a host that is badly overcommitted.
+// stutter lets parts run for a tenth of each second of d, as on an overcommitted host.
 func (m *matrix) stutter(d time.Duration, parts ...part) {
 	for over := time.Now().Add(d); time.Now().Before(over); <-time.After(100 * time.Millisecond) {
 		var pids []int
@@ -233,7 +234,7 @@ func (m *matrix) stutter(d time.Duration, parts ...part) {
 	}
 }
 
-// killAgain kills a part so many times, with a pause between.
+// killAgain kills a part a number of times, with pauses.
 func (m *matrix) killAgain(p part, times int, pause time.Duration) {
 	for range times {
 		kill(m.pids(p))
@@ -241,7 +242,7 @@ func (m *matrix) killAgain(p part, times int, pause time.Duration) {
 	}
 }
 
-// lockRows locks the rows of all sessions for d, as a program would that updates the table.
+// lockRows locks the rows of all sessions for d, like a program that updates the table.
 func (m *matrix) lockRows(t *testing.T, cells []*cell, d time.Duration) {
 	t.Helper()
 	var ids []string
@@ -274,7 +275,8 @@ func (m *matrix) lockTables(t *testing.T, d time.Duration) {
 	require.NoError(t, tx.Rollback(t.Context()))
 }
 
-// useUpConnections breaks every connection of the system and takes all that Postgres has for d.
+// useUpConnections breaks every connection of the system and occupies all connections of Postgres
+// for d.
 func (m *matrix) useUpConnections(t *testing.T, d time.Duration) {
 	t.Helper()
 	var taken []*pgx.Conn
@@ -302,7 +304,7 @@ type cell struct {
 	*subject
 	state string
 	lead  time.Duration // how long before the fault it enters its state
-	setup string        // the name that its setup script is counted as
+	setup string        // the name under which its setup script is counted
 	found string        // its status when the fault began
 	took  time.Duration // from the end of the fault until its last prompt had ended
 }
@@ -313,11 +315,11 @@ type matrixState struct {
 	sessions    int
 }
 
-// stateLarge is hibernating with a workspace that takes a while to save.
+// stateLarge is hibernating with a workspace that takes long to save.
 const stateLarge = "hibernating with files"
 
-// matrixStates are the states of sessions, with the range of moments before the fault at which sessions are
-// sent into those that pass quickly. The others are entered in advance.
+// matrixStates are the states of sessions. For short-lived states, they have the range of moments
+// before the fault at which sessions enter them; the others are entered in advance.
 var matrixStates = []matrixState{
 	{name: "error", sessions: 1},
 	{name: "idle", sessions: 1},
@@ -331,7 +333,7 @@ var matrixStates = []matrixState{
 	{"at the start of a turn", 0, 150 * time.Millisecond, 3},
 }
 
-// round brings sessions to their states and injects a fault.
+// round puts sessions into their states and injects a fault.
 func (m *matrix) round(t *testing.T, f matrixFault) {
 	var cells []*cell
 	states := f.states
@@ -344,7 +346,7 @@ func (m *matrix) round(t *testing.T, f matrixFault) {
 			n = (n + 1) / 2
 		}
 		for i := range n {
-			// Spread over the range, at a place of the seed's in each part of it.
+			// The moments are spread over the range, at a random place in each part of it.
 			lead := state.least
 			if part := (state.most - state.least) / time.Duration(n); part > 0 {
 				lead += time.Duration(i)*part + time.Duration(m.rng.Int64N(int64(part)))
@@ -402,13 +404,13 @@ func (m *matrix) round(t *testing.T, f matrixFault) {
 			saw.ask(t.Context(), c.id, p.id)
 		}
 	}
-	if m.short { // hardly a session waits for what is missing
+	if m.short { // hardly any session is delayed
 		f.during = nil
 	}
 	saw.named(t, f.during)
 }
 
-// prepare creates the sessions, as far as that can be done in advance.
+// prepare creates the sessions as far as possible in advance.
 func (m *matrix) prepare(t *testing.T, cells []*cell) {
 	t.Helper()
 	for _, c := range cells {
@@ -465,7 +467,7 @@ func (m *matrix) prepare(t *testing.T, cells []*cell) {
 	}
 }
 
-// enter sends a session into a state that passes quickly.
+// enter puts a session into a short-lived state.
 func (c *cell) enter(ctx context.Context) {
 	switch c.state {
 	case "at the end of a turn":
@@ -477,7 +479,7 @@ func (c *cell) enter(ctx context.Context) {
 	}
 }
 
-// note reads the status that each session has when the fault begins.
+// note records the status of each session when the fault begins.
 func (m *matrix) note(t *testing.T, cells []*cell) {
 	t.Helper()
 	rows, err := m.connect(t).Query(t.Context(), `SELECT s.id,
@@ -496,8 +498,8 @@ func (m *matrix) note(t *testing.T, cells []*cell) {
 	require.NoError(t, rows.Err())
 }
 
-// settle waits until all prompts have ended. Of what follows only the recovery of the session in error is the
-// client's doing.
+// settle waits until all prompts have ended. The client intervenes only to recover the session in
+// error.
 func (m *matrix) settle(t *testing.T, cells []*cell, over time.Time) {
 	t.Helper()
 	var settling sync.WaitGroup
@@ -558,7 +560,7 @@ func (m *matrix) check(t *testing.T, f matrixFault, cells []*cell) {
 	m.finish(t, subjects)
 }
 
-// recoverFromError does what a person does who sees the session in error.
+// recoverFromError recovers the session as a person would.
 func (s *subject) recoverFromError() {
 	_, view, err := s.call(http.MethodGet, "/api/sessions/"+s.id, nil)
 	if err == nil && view["status"] == "error" {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestModesOutliveLostParts: what is collected runs as one, and a steer reaches the turn, or comes first if that is interrupted, whichever part is
-// killed.
+// TestModesOutliveLostParts checks that, whichever part is killed, collected prompts run as one,
+// and a steer reaches the turn, or runs next if the turn is interrupted.
 func TestModesOutliveLostParts(t *testing.T) { //nolint:tparallel // one part after the other, all of one system
 	t.Parallel()
 	s := startStack(t)
@@ -54,12 +54,12 @@ func collectedRunAsOne(t *testing.T, s *stack, kill func()) {
 	}
 }
 
-// steerComesFirst returns a test of which the turn that is to be interrupted may have these outcomes.
+// steerComesFirst returns a test in which the interrupted turn may have these outcomes.
 func steerComesFirst(outcomes ...string) func(t *testing.T, s *stack, kill func()) {
 	return func(t *testing.T, s *stack, kill func()) {
 		t.Helper()
 		turn := s.startTurn(t)
-		// For another policy than that of the turn's prompt it is not given to the turn.
+		// With another policy than that of the turn's prompt, it does not join the turn.
 		s.insist(t, "POST", "/api/sessions/"+turn.session+"/prompts", object{"id": "steer", "content": "instead", "mode": "steer", "onUnknown": "fail"})
 		kill()
 		prompts := map[string]object{}
@@ -75,7 +75,8 @@ func steerComesFirst(outcomes ...string) func(t *testing.T, s *stack, kill func(
 	}
 }
 
-// steerReachesTheTurn returns a test of a prompt that the turn is given, which is killed at once or when its worker has taken the prompt.
+// steerReachesTheTurn returns a test of a prompt that joins the turn, in which the part is killed
+// at once or after the worker has taken the prompt.
 func steerReachesTheTurn(taken bool) func(t *testing.T, s *stack, kill func()) {
 	return func(t *testing.T, s *stack, kill func()) {
 		t.Helper()

@@ -11,12 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// outage is longer than any timeout after which a part takes another for lost.
+// outage is longer than any timeout after which a part considers another lost.
 const outage = 22 * time.Second
 
-// TestOutages takes each part away for longer than any timeout of those that need it, while
-// sessions are in every state in which that may hurt. No one intervenes: every prompt ends by
-// itself.
+// TestOutages makes each part unavailable for longer than any timeout of its users, while sessions
+// are in every affected state. Every prompt ends without intervention.
 func TestOutages(t *testing.T) { //nolint:tparallel // one outage after the other, all of one system
 	t.Parallel()
 	r := startRig(t, 2)
@@ -26,9 +25,9 @@ func TestOutages(t *testing.T) { //nolint:tparallel // one outage after the othe
 	r.nothingIsLeft(t, settleWithin)
 }
 
-// workersFrozenAtTheBegin stops first one worker and then all of them in the moments in which they take up
-// turns, until their heartbeats have timed out. An attempt that wakes late takes no turn from the one that
-// has replaced it.
+// workersFrozenAtTheBegin freezes first one worker and then all of them while they start turns,
+// until their heartbeats have timed out. An attempt that continues late takes no turn from its
+// replacement.
 func (r *rig) workersFrozenAtTheBegin(t *testing.T) {
 	t.Helper()
 	const sessions = 8
@@ -69,8 +68,8 @@ func (r *rig) workersFrozenAtTheBegin(t *testing.T) {
 	r.finish(t, subjects)
 }
 
-// postgresRefused closes Postgres's port while sessions are made, wake, hibernate and
-// work, and while prompts arrive.
+// postgresRefused closes Postgres's port while sessions are created, wake, hibernate and work, and
+// while prompts arrive.
 func (r *rig) postgresRefused(t *testing.T) {
 	t.Helper()
 	waking, sleeping, working, idle := r.newSubject(t, nil), r.newSubject(t, nil), r.newSubject(t, nil), r.newSubject(t, nil)
@@ -107,8 +106,8 @@ func (r *rig) postgresRefused(t *testing.T) {
 	r.finish(t, subjects)
 }
 
-// temporalAway closes Temporal's port. Prompts and commands are accepted
-// meanwhile and carried out afterwards.
+// temporalAway closes Temporal's port. Prompts and commands are accepted in the meantime and
+// carried out afterwards.
 func (r *rig) temporalAway(t *testing.T) {
 	t.Helper()
 	var subjects []*subject

@@ -26,17 +26,20 @@ var (
 )
 
 const (
-	// overloadWords is how many words a flooding session says per turn, each a line of its agent.
+	// overloadWords is the number of words of a flooding session per turn, each a line of its
+	// agent.
 	overloadWords = 12_000
-	// overloadGap is the longest time that a session that floods may be without a word in its turn, in multiples of what
-	// the others are without one at most, by the median. Turns of little output have their words within overloadLag.
+	// overloadGap bounds the longest time without a word in the turn of a flooding session, as a
+	// multiple of the median of the others' longest times. Turns with little output have their
+	// words within overloadLag.
 	overloadGap = 10
 	overloadLag = 15 * time.Second
 )
 
-// TestOverloadHeals has agents print as fast as they can, which is many times what the machine can carry, alongside one
-// that says ten words a second. No turn is attempted again because of it, no session waits for much longer than the
-// others, and soon after the load has ended the words of the slow one come as quickly as before.
+// TestOverloadHeals makes agents print as fast as they can, which is many times the machine's
+// capacity, alongside one that prints ten words a second. No turn is retried because of it, no
+// session waits for much longer than the others, and soon after the load has ended the words of the
+// slow one arrive as quickly as before.
 func TestOverloadHeals(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)
@@ -115,7 +118,7 @@ func overloadMemory(sessions int) int {
 	return 256 + 2*sessions + 2*min(ofAll, ofATurn*sessions)
 }
 
-// speaker is a session whose agent speaks, with its reader.
+// speaker is a session whose agent prints, with its reader.
 type speaker struct {
 	id     string
 	stream *follower
@@ -128,7 +131,7 @@ func newSpeaker(t *testing.T, s *stack) *speaker {
 	return &speaker{id: id, stream: s.follow(t, id)}
 }
 
-// say has the agent say a text and returns when its reader has the end of the turn.
+// say makes the agent print a text and returns when its reader has the end of the turn.
 func (p *speaker) say(s *stack, promptID, text string) error {
 	for until := time.Now().Add(time.Minute); ; {
 		status, got, err := s.call("POST", "/api/sessions/"+p.id+"/prompts", object{"id": promptID, "content": text})
@@ -166,7 +169,7 @@ func (p *speaker) events() []event {
 	return slices.Clone(p.stream.events)
 }
 
-// nextDelay is the median of what the next words take from the agent to the reader.
+// nextDelay returns the median delay of the next words from the agent to the reader.
 func (p *speaker) nextDelay(t *testing.T, words int) time.Duration {
 	t.Helper()
 	from := len(p.events())
@@ -187,7 +190,7 @@ func (p *speaker) nextDelay(t *testing.T, words int) time.Duration {
 	return delays[len(delays)/2]
 }
 
-// heard counts the words since a time, and says how long there was none in a turn.
+// heard counts the words since a time, and returns the longest time without one in a turn.
 func (p *speaker) heard(since time.Time) (words int, longest time.Duration) {
 	last := since
 	for _, e := range p.events() {
@@ -209,7 +212,7 @@ func (p *speaker) heard(since time.Time) (words int, longest time.Duration) {
 	return words, longest
 }
 
-// peakMemory is the most that a process has had, in MiB.
+// peakMemory returns the peak memory of a process, in MiB.
 func peakMemory(t *testing.T, pid int) int {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))

@@ -21,8 +21,9 @@ func (s *stack) asleep(t *testing.T, sessionID string) {
 	require.EqualValues(t, 1, slept["queue"].(object)["processing"])
 }
 
-// TestQuestionsOutliveTheirSandboxes: a session sleeps with a question open, and costs nothing until it is answered. The answer is
-// given once, whichever worker there is, and the agent continues. A question without an answer expires and is rejected.
+// TestQuestionsOutliveTheirSandboxes hibernates a session with an open question until it is
+// answered. The answer is delivered once, whichever worker runs, and the agent continues. A
+// question without an answer expires and is rejected.
 func TestQuestionsOutliveTheirSandboxes(t *testing.T) {
 	t.Parallel()
 	s := startStackEnv(t, []string{"OVERWINTER_PARK_AFTER=2s"}, stackDir(t))
@@ -57,7 +58,7 @@ func TestQuestionsOutliveTheirSandboxes(t *testing.T) {
 	}
 	require.Len(t, runs, 2, "one for each prompt")
 
-	// A subagent that waits for the answer is no work either.
+	// A subagent that waits for the answer does not count as work either.
 	s.prompt(t, id, "delegates", "subagent bob: $ echo delegated")
 	s.asleep(t, id)
 	s.answer(t, id, s.asked(t, id), object{"answer": "once"})

@@ -30,8 +30,9 @@ func (s *stack) export(t *testing.T, id string) []byte {
 	return archive
 }
 
-// TestASessionContinuesInAnotherInstallation exports a session of one installation and imports it into another one: it wakes
-// there with its repository, its files and the agent's memory, can be forked before that, and its receipt says where it was.
+// TestASessionContinuesInAnotherInstallation exports a session of one installation and imports it
+// into another one: it wakes there with its repository, its files and the agent's memory, can be
+// forked before that, and its receipt names its origin.
 func TestASessionContinuesInAnotherInstallation(t *testing.T) {
 	t.Parallel()
 	home, away := startStack(t), startStack(t)
@@ -73,7 +74,7 @@ $ echo 2 > committed; echo new > untracked; echo x > ignored; ln -s committed li
 		require.Equal(t, "the overwinter session "+m.Source.SessionID, receipt["moved"])
 	}
 
-	// What was imported can be exported again, before and after it has worked.
+	// An imported session can be exported again, before and after it has worked.
 	back := home.importArchive(t, away.export(t, there))["id"].(string)
 	home.prompt(t, back, "back", "recall")
 	require.Equal(t, "completed", home.waitPrompt(t, back, "back", 2*time.Minute)["status"])
@@ -97,7 +98,7 @@ func (s *stack) importArchive(t *testing.T, archive []byte) object {
 	return got
 }
 
-// bytes sends an archive and returns what is answered.
+// bytes sends an archive and returns the response.
 func (s *stack) bytes(t *testing.T, method, path string, body []byte) (status int, answer []byte) {
 	t.Helper()
 	status, answer, err := s.tryBytes(t.Context(), method, path, body)

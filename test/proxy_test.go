@@ -27,14 +27,15 @@ type proxy struct {
 	closed   bool
 	running  sync.WaitGroup
 
-	// broken is held while the proxy refuses or stalls: a storm may draw either twice at the same time.
+	// broken is locked while the proxy refuses or stalls, because a storm may draw either twice at
+	// the same time.
 	broken sync.Mutex
 }
 
 // pair is one relayed connection.
 type pair struct{ client, server net.Conn }
 
-// reset closes both sides without a goodbye.
+// reset closes both sides with a reset.
 func (p *pair) reset() {
 	for _, c := range []net.Conn{p.client, p.server} {
 		if tcp, ok := c.(*net.TCPConn); ok {
@@ -173,7 +174,7 @@ func (p *proxy) stall(d time.Duration) {
 	p.mu.Unlock()
 }
 
-// slow delivers everything late for d.
+// slow delays everything for d.
 func (p *proxy) slow(by, d time.Duration) {
 	p.setDelay(by)
 	<-time.After(d)
@@ -197,7 +198,7 @@ func (p *proxy) close() {
 	p.running.Wait()
 }
 
-// TestProxyFailsAsAsked shows that the proxy does what the scenarios rely on.
+// TestProxyFailsAsAsked checks the faults of the proxy that the scenarios rely on.
 func TestProxyFailsAsAsked(t *testing.T) {
 	t.Parallel()
 	echo, err := net.Listen("tcp", "127.0.0.1:0")
@@ -289,7 +290,8 @@ func TestProxyFailsAsAsked(t *testing.T) {
 	<-done
 }
 
-// TestAProxyIsBrokenTwiceAtOnce: one fault after the other, and everything passes after the second.
+// TestAProxyIsBrokenTwiceAtOnce checks that concurrent faults run one after the other, and that
+// everything passes after the second.
 func TestAProxyIsBrokenTwiceAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]func(t *testing.T, p *proxy){

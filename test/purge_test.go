@@ -23,8 +23,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestAPurgedSessionIsNowhere plants words wherever a session has text, in a fork of it and in its portable archive, purges both sessions while
-// every part is killed in turn, and looks for them in every table, log, snapshot and history.
+// TestAPurgedSessionIsNowhere plants words in every text of a session, of a fork of it and of its
+// portable archive, purges both sessions while every part is killed in turn, and looks for the
+// words in every table, log, snapshot and history.
 func TestAPurgedSessionIsNowhere(t *testing.T) {
 	t.Parallel()
 	database := postgrestest.URL(t)
@@ -83,7 +84,7 @@ func TestAPurgedSessionIsNowhere(t *testing.T) {
 		forked, _, forkErr := s.call("GET", "/api/sessions/"+fork, nil)
 		return errors.Join(err, forkErr) == nil && code == http.StatusNotFound && forked == http.StatusNotFound
 	}
-	// Each part is lost while the purge is under way. The supervisor starts it again.
+	// Each part is killed during the purge. The supervisor restarts it.
 	for _, part := range [][]string{{"overwinter worker"}, {"local-modal"}, {"overwinter worker"}, {"overwinter-temporal"}, {"overwinter worker"}} {
 		if gone() {
 			break
@@ -163,7 +164,7 @@ func (s *stack) filesWith(t *testing.T, words string) (found []string) {
 	t.Helper()
 	err := filepath.WalkDir(s.dir, func(path string, entry fs.DirEntry, err error) error {
 		if os.IsNotExist(err) {
-			return nil // deleted meanwhile
+			return nil // deleted in the meantime
 		}
 		if err != nil {
 			return err

@@ -42,9 +42,9 @@ func (s *stack) answer(t *testing.T, sessionID string, question, body object) {
 	require.Equal(t, "question_answered", refused["code"], "the second answer")
 }
 
-// TestClaudeCodeAsksPeople puts the questions of the real program to people: a permission that is
-// given and one that is not, a question in words that outlives its worker, one without an answer,
-// and a turn that is aborted while it waits.
+// TestClaudeCodeAsksPeople tests questions of the real program: a permission that is granted and
+// one that is refused, a question in words that survives its worker, one without an answer, and a
+// turn that is aborted while it waits.
 func TestClaudeCodeAsksPeople(t *testing.T) {
 	t.Parallel()
 	models := modelserver.New(map[string][]modelserver.Step{
@@ -61,7 +61,7 @@ func TestClaudeCodeAsksPeople(t *testing.T) {
 		"prompt": object{"id": "rejected", "content": "{{touch}} it"},
 	})
 	stream := s.follow(t, id)
-	s.waitStatus(t, id, "running", 4*time.Minute) // the image is made once
+	s.waitStatus(t, id, "running", 4*time.Minute) // the image is built once
 
 	question := s.asked(t, id)
 	require.Equal(t, "permission", question["kind"])
@@ -76,7 +76,7 @@ func TestClaudeCodeAsksPeople(t *testing.T) {
 	s.prompt(t, id, "again", "{{touch}} it once more")
 	require.Equal(t, "completed", s.waitPrompt(t, id, "again", 60*time.Second)["status"], "it is not asked again")
 
-	// The question outlives its worker, and is answered while none is up.
+	// The question survives its worker, and is answered while no worker runs.
 	s.prompt(t, id, "colour", "{{colour}} please")
 	question = s.asked(t, id)
 	require.Equal(t, "question", question["kind"])

@@ -25,8 +25,8 @@ type reachingOut struct {
 	tools   string // precedes the names of overwinter's tools
 }
 
-// TestEveryAgentReachesPeople has each real agent use the tools of overwinter while workers are killed, and ask a question whose answer comes
-// after its sandbox is gone.
+// TestEveryAgentReachesPeople makes each real agent use the tools of overwinter while workers are
+// killed, and ask a question whose answer arrives after its sandbox was terminated.
 func TestEveryAgentReachesPeople(t *testing.T) { //nolint:tparallel // one agent after the other: each kills the worker of all
 	t.Parallel()
 	scripts := map[string][]modelserver.Step{}
@@ -55,7 +55,7 @@ func TestEveryAgentReachesPeople(t *testing.T) { //nolint:tparallel // one agent
 	}
 }
 
-// reachingOut are the agents, with the profiles that they need.
+// reachingOut lists the agents with the profiles that they need.
 func (s *stack) reachingOut(t *testing.T, models *modelserver.Server) (agents []reachingOut) {
 	t.Helper()
 	// Codex's own choice of a model calls them from JavaScript.
@@ -92,7 +92,7 @@ func (s *stack) reachingOut(t *testing.T, models *modelserver.Server) (agents []
 	}})
 }
 
-// script adds what the model of the agent does.
+// script adds the actions of the agent's model.
 func (a reachingOut) script(scripts map[string][]modelserver.Step) {
 	const pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 	tool := func(name string, input object) modelserver.Step {
@@ -115,7 +115,7 @@ func (a reachingOut) script(scripts map[string][]modelserver.Step) {
 	scripts["again-"+a.name] = []modelserver.Step{{Text: "Again, then.", Calls: []modelserver.Call{call}}, {Text: "So be it."}}
 }
 
-// usesItsTools checks that each call takes effect once, whichever worker is there.
+// usesItsTools checks that each call takes effect once, whichever worker runs.
 func (s *stack) usesItsTools(t *testing.T, a reachingOut, id string, stream *follower) {
 	t.Helper()
 	s.prompt(t, id, "tools", "{{tools-"+a.name+"}} now")
@@ -157,8 +157,9 @@ func (s *stack) usesItsTools(t *testing.T, a reachingOut, id string, stream *fol
 	require.Equal(t, "completed", s.waitPrompt(t, id, messages[0], 2*time.Minute)["status"])
 }
 
-// asksInItsSleep checks that an answer reaches an agent that was asked for in a sandbox that is gone: with the memory of what it asked it makes
-// the call that was allowed, and is not asked about it again.
+// asksInItsSleep checks that an answer reaches an agent although its sandbox was terminated after
+// the question: with the memory of its question it repeats the allowed call, and no second question
+// is asked.
 func (s *stack) asksInItsSleep(t *testing.T, a reachingOut, id string, stream *follower) {
 	t.Helper()
 	s.must(t, http.StatusOK, "PATCH", "/api/sessions/"+id, object{"options": object{"permissions": "ask"}})

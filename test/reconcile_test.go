@@ -22,8 +22,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestReconcilerEndsOrphans leaks a sandbox that the system does not know and kills one that
-// it uses: within one interval the first is gone, and the second's session has noticed.
+// TestReconcilerEndsOrphans leaks a sandbox without an owner and kills one in use: within one
+// interval the first is terminated, and the session of the second is notified.
 func TestReconcilerEndsOrphans(t *testing.T) {
 	t.Parallel()
 	s := startStackEnv(t, []string{"OVERWINTER_RECONCILE_EVERY=2s"}, stackDir(t))
@@ -64,8 +64,8 @@ func TestReconcilerEndsOrphans(t *testing.T) {
 	require.Equal(t, "unverified", woken["receipt"].(object)["kind"], "%v", woken["receipt"])
 }
 
-// TestAWorkflowTerminatedByHandComesBack does what any user may do in Temporal UI, in the middle of
-// a turn: the session resumes where it was, and the turn continues.
+// TestAWorkflowTerminatedByHandComesBack terminates a workflow, as any user can in Temporal's UI,
+// in the middle of a turn: the session resumes, and the turn continues.
 func TestAWorkflowTerminatedByHandComesBack(t *testing.T) {
 	t.Parallel()
 	s := startStackEnv(t, []string{"OVERWINTER_RECONCILE_EVERY=2s"}, stackDir(t))
@@ -93,7 +93,7 @@ func ended(ctx context.Context, sb *sandbox.Sandbox) error {
 	return nil
 }
 
-// modalConfig is how the worker reaches the stack's local Modal.
+// modalConfig returns the worker's configuration of the stack's local Modal.
 func (s *stack) modalConfig(t *testing.T) modalsandbox.Config {
 	t.Helper()
 	token, err := access.Load(filepath.Join(s.dir, "modal"))
@@ -101,7 +101,7 @@ func (s *stack) modalConfig(t *testing.T) modalsandbox.Config {
 	return modalsandbox.Config{ServerURL: s.modalURL(t), TokenID: token.ID, TokenSecret: secret.NewValue(token.Secret)}
 }
 
-// modalURL is where the stack's local Modal listens.
+// modalURL returns the URL of the stack's local Modal.
 func (s *stack) modalURL(t *testing.T) string {
 	t.Helper()
 	for _, line := range s.processes() {

@@ -19,12 +19,14 @@ import (
 	"go.temporal.io/sdk/log"
 )
 
-// resetsTried is how many times a session is reset to a task of its first workflow run, evenly spread over them; with
-// fewer tasks some are tried twice. The tests of package workflows try them all.
+// resetsTried is the number of resets of a session to a task of its first workflow run, evenly
+// spread over the tasks; with fewer tasks some are used twice. The tests of package workflows use
+// all tasks.
 const resetsTried = 6
 
-// TestAWorkflowThatIsResetToAnyTaskKeepsItsSession resets the workflow of a session that works in its second sandbox to
-// tasks of before, with a turn under way each time: no prompt is lost or runs twice, and sandbox and files are kept.
+// TestAWorkflowThatIsResetToAnyTaskKeepsItsSession resets the workflow of a session in its second
+// sandbox to earlier tasks, each time during a turn: no prompt is lost or runs twice, and sandbox
+// and files are kept.
 func TestAWorkflowThatIsResetToAnyTaskKeepsItsSession(t *testing.T) {
 	t.Parallel()
 	s := startStackEnv(t, []string{"OVERWINTER_RECONCILE_EVERY=2s"}, stackDir(t))

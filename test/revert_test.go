@@ -14,9 +14,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 )
 
-// TestASessionIsReverted reverts a hibernated session to before its second prompt: the agent knows
-// the first alone, later blocks are gone from what is read, file and stream agree, and what is
-// stored is enough to wake in a fresh sandbox.
+// TestASessionIsReverted reverts a hibernated session to its state before the second prompt: the
+// agent remembers only the first, later blocks are removed, transcript and stream agree, and the
+// stored transcripts are enough to wake in a fresh sandbox.
 func TestASessionIsReverted(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)
@@ -56,8 +56,9 @@ func TestASessionIsReverted(t *testing.T) {
 	stream.all(t)
 }
 
-// TestASessionIsRevertedToABundle reverts a running session with its files, twice: to before its third prompt, and to the bundle after
-// its first. A prompt that waits runs afterwards, what was undone can be forked, and a bundle whose snapshot is lost changes nothing.
+// TestASessionIsRevertedToABundle reverts a running session with its files, twice: to its state
+// before the third prompt, and to the bundle after its first. A waiting prompt runs afterwards, the
+// undone state can be forked, and a bundle whose snapshot is lost changes nothing.
 func TestASessionIsRevertedToABundle(t *testing.T) {
 	t.Parallel()
 	database := postgrestest.URL(t)
@@ -107,7 +108,7 @@ func TestASessionIsRevertedToABundle(t *testing.T) {
 	}
 	require.Equal(t, []string{"running", "hibernating", "hibernated", "restoring", "running"}, states)
 
-	// What was undone can be forked; the bundle before it is not reverted to by its prompt any more.
+	// The undone state can be forked; its prompts no longer select a bundle for a revert.
 	forked := s.must(t, http.StatusCreated, "POST", "/api/sessions/"+id+"/fork", object{
 		"promptId": "p3", "prompt": object{"id": "q", "content": "recall\n$ cat lines.txt"},
 	})["id"].(string)
@@ -116,7 +117,7 @@ func TestASessionIsRevertedToABundle(t *testing.T) {
 	require.Contains(t, s.text(t, forked), "I have had 4 prompts")
 	s.must(t, http.StatusConflict, "POST", "/api/sessions/"+id+"/revert", object{"promptId": "p3", "files": true})
 
-	// A session that sleeps wakes for it.
+	// A sleeping session wakes for the revert.
 	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/hibernate", nil)
 	s.waitStatus(t, id, "hibernated", time.Minute)
 	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/revert", object{"bundleId": first})
@@ -128,7 +129,7 @@ func TestASessionIsRevertedToABundle(t *testing.T) {
 	require.Contains(t, text, "line 1\nthat was all of it")
 	require.NotContains(t, text, said[2])
 
-	// A bundle whose snapshot is lost at the provider: everything stays.
+	// If the bundle's snapshot is lost at the provider, nothing changes.
 	head := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id, nil)["head"].(string)
 	s.prompt(t, id, "last", "the last thing said\n$ echo last >> lines.txt")
 	require.Equal(t, "completed", s.waitPrompt(t, id, "last", time.Minute)["status"])

@@ -29,8 +29,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 )
 
-// rig is a stack whose Postgres and Temporal are the test's own, each behind a proxy, so that every
-// part and every connection between parts can be made to fail.
+// rig is a stack whose Postgres and Temporal belong to the test, each accessed through a proxy, so
+// that every part and every connection between parts can be made to fail.
 //
 //	api, worker ──▶ database ──▶ Postgres
 //	           └──▶ engine ────▶ Temporal
@@ -47,7 +47,7 @@ type rig struct {
 	second   *supervised   // a second api; nil without one
 }
 
-// startRig starts a rig with so many workers.
+// startRig starts a rig with a number of workers.
 func startRig(t *testing.T, workers int) *rig {
 	t.Helper()
 	return startRigEnv(t, nil, workers)
@@ -73,7 +73,7 @@ func (r *rig) databaseURL(through *proxy) string {
 	return fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", r.postgres.user, through.address, r.postgres.database)
 }
 
-// addWorker starts another worker, which reaches Postgres through a proxy of choice.
+// addWorker starts another worker, which reaches Postgres through the given proxy.
 func (r *rig) addWorker(t *testing.T, through *proxy) {
 	t.Helper()
 	first := r.child(t, "overwinter", "worker")
@@ -108,7 +108,7 @@ func isReady(url string) error {
 	return nil
 }
 
-// connect opens a connection of the test's own to Postgres, which no fault of a proxy affects.
+// connect opens the test's own connection to Postgres, which no fault of a proxy affects.
 func (r *rig) connect(t *testing.T) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), r.postgres.url)
@@ -117,7 +117,7 @@ func (r *rig) connect(t *testing.T) *pgx.Conn {
 	return conn
 }
 
-// lockRow locks the row of a session for d, as a stuck transaction of another program would.
+// lockRow locks the row of a session for d, like a stuck transaction of another program.
 func (r *rig) lockRow(t *testing.T, sessionID string, d time.Duration) {
 	t.Helper()
 	conn := r.connect(t)
@@ -129,7 +129,7 @@ func (r *rig) lockRow(t *testing.T, sessionID string, d time.Duration) {
 	require.NoError(t, tx.Rollback(t.Context()))
 }
 
-// A part of a rig, by what its processes do.
+// A part of a rig, by the role of its processes.
 type part string
 
 const (
@@ -144,7 +144,7 @@ const (
 	partInit       part = "init"   // of a sandbox
 )
 
-// pids are the processes of a part.
+// pids returns the processes of a part.
 func (r *rig) pids(p part) []int {
 	table := processTable()
 	var out []int
@@ -185,7 +185,7 @@ func (r *rig) partOf(table processes, pid int, p process) part {
 	return ""
 }
 
-// freeze stops processes for d, as a paused virtual machine or a starved host does.
+// freeze stops processes for d, like a paused virtual machine or a starved host.
 func freeze(pids []int, d time.Duration) {
 	for _, pid := range pids {
 		syscall.Kill(pid, syscall.SIGSTOP) //nolint:errcheck // it may have ended
@@ -196,7 +196,7 @@ func freeze(pids []int, d time.Duration) {
 	}
 }
 
-// useUpFiles lets processes open no further file, connection or pipe for d.
+// useUpFiles prevents processes from opening files, connections or pipes for d.
 func useUpFiles(t *testing.T, pids []int, d time.Duration) {
 	t.Helper()
 	before := map[int]unix.Rlimit{}
@@ -217,7 +217,7 @@ func useUpFiles(t *testing.T, pids []int, d time.Duration) {
 	}
 }
 
-// supervised is a program that is started again whenever it ends, until the test is over.
+// supervised is a program that is restarted whenever it ends, until the end of the test.
 type supervised struct {
 	mu    sync.Mutex
 	cmd   *exec.Cmd
@@ -226,7 +226,7 @@ type supervised struct {
 	start func() *exec.Cmd
 }
 
-// supervise starts a program. It ends with this process, however that ends.
+// supervise starts a program, which always ends with this process.
 func supervise(t *testing.T, start func() *exec.Cmd) *supervised {
 	t.Helper()
 	s := &supervised{start: start, done: make(chan struct{})}
@@ -274,14 +274,14 @@ func (s *supervised) pid() int {
 	return s.cmd.Process.Pid
 }
 
-// kill ends processes with no chance to clean up.
+// kill ends processes with SIGKILL.
 func kill(pids []int) {
 	for _, pid := range pids {
 		syscall.Kill(pid, syscall.SIGKILL) //nolint:errcheck // it may have ended
 	}
 }
 
-// postgresServer is a Postgres of the test's own, with one database.
+// postgresServer is the test's own Postgres, with one database.
 type postgresServer struct {
 	pid                         int // of the postmaster, the parent of all its processes
 	url, socket, user, database string
@@ -302,7 +302,7 @@ func startPostgres(t *testing.T) postgresServer {
 	return s
 }
 
-// temporalServer is a Temporal of the test's own.
+// temporalServer is the test's own Temporal.
 type temporalServer struct {
 	*supervised
 	address string

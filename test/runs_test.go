@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// waitRun polls a run, each time for as long as a call may take, until it is over.
+// waitRun polls a run until it has ended, with the maximum wait of each call.
 func (s *stack) waitRun(t *testing.T, runID string) object {
 	t.Helper()
 	for limit := time.Now().Add(2 * time.Minute); ; {
@@ -22,8 +22,9 @@ func (s *stack) waitRun(t *testing.T, runID string) object {
 	}
 }
 
-// TestRunsContinueForkAndOutliveTheirWorker: of runs at once on one head one is accepted, it keeps its id although its worker is killed,
-// its bundle is the base of the next one, and one that forks has the files of its base alone.
+// TestRunsContinueForkAndOutliveTheirWorker checks that one of several simultaneous runs on a head
+// is accepted, that it keeps its id although its worker is killed, that its bundle is the base of
+// the next one, and that a forking run has only the files of its base.
 func TestRunsContinueForkAndOutliveTheirWorker(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAStopPutsSessionsToSleep: Ctrl-C lets turns end that are about to, interrupts the others, and saves every session.
+// TestAStopPutsSessionsToSleep checks that Ctrl-C waits for turns that end soon, interrupts the
+// others, and saves every session.
 func TestAStopPutsSessionsToSleep(t *testing.T) {
 	t.Parallel()
 	s := startStack(t, "--drain-timeout", "3s")
@@ -68,7 +69,7 @@ func TestAStopPutsSessionsToSleep(t *testing.T) {
 	}
 }
 
-// TestASecondSignalStopsAtOnce: a person need not wait for turns.
+// TestASecondSignalStopsAtOnce checks that a second signal does not wait for turns.
 func TestASecondSignalStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	s := startStack(t, "--drain-timeout", "1h")

@@ -40,7 +40,7 @@ func startStack(t *testing.T, extra ...string) *stack {
 	return startStackIn(t, stackDir(t), extra...)
 }
 
-// startStackIn is startStack with a data directory of choice.
+// startStackIn is startStack with the given data directory.
 func startStackIn(t *testing.T, dir string, extra ...string) *stack {
 	t.Helper()
 	return startStackEnv(t, nil, dir, extra...)
@@ -51,8 +51,8 @@ func startStackEnv(t *testing.T, env []string, dir string, extra ...string) *sta
 	t.Helper()
 	apiPort, temporalPort, uiPort := porttest.Free(t), porttest.Free(t), porttest.Free(t)
 	env = append([]string{
-		"OVERWINTER_DRAIN_TIMEOUT=0s",   // a test that ends waits for no turn
-		"OVERWINTER_RECONCILE_EVERY=5s", // many wait for what the reconciler deletes, or finds lost
+		"OVERWINTER_DRAIN_TIMEOUT=0s",   // an ending test does not wait for turns
+		"OVERWINTER_RECONCILE_EVERY=5s", // many tests wait for the reconciler
 	}, env...)
 	s := &stack{dir: dir, env: env, api: fmt.Sprintf("127.0.0.1:%d", apiPort), engine: fmt.Sprintf("127.0.0.1:%d", temporalPort), ui: uiPort}
 	s.args = append([]string{
@@ -75,7 +75,7 @@ func startStackEnv(t *testing.T, env []string, dir string, extra ...string) *sta
 	return s
 }
 
-// stackDir is a data directory that an unprivileged Postgres can reach too.
+// stackDir returns a data directory that an unprivileged Postgres can reach too.
 func stackDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "overwinter-test-*") //nolint:usetesting // its parents must be open to another user
@@ -134,7 +134,7 @@ func (s *stack) stop(t *testing.T) {
 	}
 }
 
-// kill ends `overwinter dev` itself with no chance to clean up.
+// kill ends `overwinter dev` itself with SIGKILL.
 func (s *stack) kill(t *testing.T) {
 	t.Helper()
 	require.NoError(t, s.cmd.Process.Kill())
@@ -142,9 +142,9 @@ func (s *stack) kill(t *testing.T) {
 	s.stopped = true
 }
 
-// processes are the processes of this system by id, with their command lines: the descendants of
-// `overwinter dev`, and any process that names its data directory, such as one that a killed `dev`
-// has left running.
+// processes returns the processes of this system by id, with their command lines: the descendants
+// of `overwinter dev`, and any process that names its data directory, such as one that a killed
+// `dev` left running.
 func (s *stack) processes() map[int]string {
 	table := processTable()
 	out := map[int]string{}
@@ -160,7 +160,7 @@ func (s *stack) owns(table processes, pid int) bool {
 	return table.descends(pid, s.cmd.Process.Pid) || strings.Contains(table[pid].line, s.dir) || strings.Contains(environ(pid), s.dir)
 }
 
-// child is the process id of the child whose command line has all of words.
+// child returns the process id of the child whose command line has all of words.
 func (s *stack) child(t *testing.T, words ...string) int {
 	t.Helper()
 	var found int
@@ -202,7 +202,7 @@ func containsAll(s string, words []string) bool {
 	return true
 }
 
-// program is the path of one of the three programs.
+// program returns the path of one of the three programs.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("..", "bin", name))
@@ -212,9 +212,9 @@ func program(t *testing.T, name string) string {
 	return path
 }
 
-// eventually tries until try succeeds, with a pause between, and fails with its
-// last error when the time is over. The pauses grow with the time that it has waited: tests wait for minutes in all, and each try costs
-// the machine a request.
+// eventually calls try until it succeeds, with pauses in between, and fails with its last error
+// after the timeout. The pauses grow with the time that has passed: tests wait for minutes in
+// total, and each try costs a request.
 func eventually(t *testing.T, within time.Duration, what string, try func() error) {
 	t.Helper()
 	began := time.Now()
@@ -248,8 +248,8 @@ func (s *safeBuffer) String() string {
 	return s.b.String()
 }
 
-// sandboxTree are the processes in the sandboxes of this stack: the descendants
-// of its local Modal server.
+// sandboxTree returns the processes in the sandboxes of this stack: the descendants of its local
+// Modal server.
 func (s *stack) sandboxTree() map[int]string {
 	table := processTable()
 	out := map[int]string{}
@@ -273,7 +273,7 @@ type process struct {
 
 type processes map[int]process
 
-// processTable reads /proc. Zombies are left out: they have ended.
+// processTable reads /proc, without zombies, which have ended.
 func processTable() processes {
 	out := processes{}
 	entries, _ := filepath.Glob("/proc/[0-9]*")
@@ -300,13 +300,13 @@ func processTable() processes {
 	return out
 }
 
-// environ is the environment that a process was started with.
+// environ returns the initial environment of a process.
 func environ(pid int) string {
 	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	return string(raw)
 }
 
-// descends reports whether a process is a descendant of another, or it itself.
+// descends reports whether a process is another one or its descendant.
 func (t processes) descends(pid, ancestor int) bool {
 	for pid > 1 {
 		if pid == ancestor {

@@ -21,8 +21,8 @@ var (
 	stormMinutes = flag.Float64("minutes", 0, "minutes after which the storm begins no other round; 0 for a single short one")
 )
 
-// TestStorm has faults befall sessions that are in every state at once. What befalls whom is drawn from a
-// seed, which is printed; each round has the seed of the one before plus one.
+// TestStorm injects faults while sessions are in every state. The faults and commands are drawn
+// from a seed, which is printed; each round increments the seed of the previous one.
 //
 //	a round    subjects are brought to their states ─▶ faults, with prompts and commands meanwhile
 //	           ─▶ every prompt ends by itself ─▶ audit
@@ -58,11 +58,11 @@ type storm struct {
 	*rig
 	apart   *proxy // between Postgres and the second worker alone
 	longest time.Duration
-	pool    []*actor // sessions that have lived through a round
+	pool    []*actor // sessions that have survived a round
 	made    int      // prompts
 }
 
-// actor is a subject with what its client does in a round.
+// actor is a subject with its client's operations in a round.
 type actor struct {
 	*subject
 	state string // when the faults begin
@@ -70,15 +70,15 @@ type actor struct {
 	setup string // the name by which its setup script is counted, in the state error
 }
 
-// op is something that a client does, so long after the faults begin.
+// op is an operation of a client, with its time after the faults begin.
 type op struct {
 	at   time.Duration
 	what string
 	id   string
 }
 
-// stormStates are the states that sessions are in when faults begin, in the order in which they are
-// brought there: those that pass come last.
+// stormStates are the states of sessions when faults begin, in the order in which they are entered:
+// short-lived ones last.
 var stormStates = []string{
 	"error", "idle", "hibernated", "restoring", "hibernating", "at the begin of a turn", "question",
 	"in the middle of a turn", "at the end of a turn", "initializing",
@@ -146,7 +146,7 @@ func (s *storm) drawFault(rng *rand.Rand, between func(least, most time.Duration
 	case 2:
 		return stormFault{name: fmt.Sprintf("workers frozen for %s", d), strike: func(*testing.T) { freeze(s.pids(partWorker), d) }}
 	case 3:
-		if p == partPostgres { // nothing would start the postmaster again
+		if p == partPostgres { // nothing would restart the postmaster
 			return stormFault{name: "a Postgres backend killed", strike: func(*testing.T) {
 				for _, pid := range s.pids(partPostgres) {
 					if pid != s.postgres.pid {
@@ -255,7 +255,7 @@ func (s *storm) round(t *testing.T, seed uint64) {
 	s.pool = kept
 }
 
-// prepare brings a session to where enter takes it to its state at once.
+// prepare brings a session to the point from which enter reaches its state at once.
 func (s *storm) prepare(t *testing.T, ctx context.Context, a *actor) { //nolint:revive // the test first, as everywhere
 	t.Helper()
 	if a.state == "initializing" {
@@ -298,7 +298,7 @@ func (s *storm) prompt() string {
 	return fmt.Sprintf("p%d", s.made)
 }
 
-// enter takes a session to a state that passes.
+// enter puts a session into a short-lived state.
 func (s *storm) enter(ctx context.Context, a *actor, jitter time.Duration) {
 	<-time.After(jitter)
 	switch a.state {
@@ -309,7 +309,7 @@ func (s *storm) enter(ctx context.Context, a *actor, jitter time.Duration) {
 	}
 }
 
-// act does what a client does, once; only prompts are sent again.
+// act executes an operation of a client once; only prompts are resent.
 func (s *storm) act(ctx context.Context, a *actor, o op) {
 	switch o.what {
 	case "prompt":
@@ -344,8 +344,8 @@ func (s *storm) answerAll(a *actor) {
 	}
 }
 
-// calm waits until every prompt has ended by itself. People do what only they can: they answer questions,
-// and recover the session whose setup script failed.
+// calm waits until every prompt has ended by itself. It only does what needs a person: it answers
+// questions, and recovers the session whose setup script failed.
 func (s *storm) calm(t *testing.T) {
 	t.Helper()
 	for _, a := range s.pool {
@@ -364,7 +364,7 @@ func (s *storm) calm(t *testing.T) {
 	for _, a := range s.pool {
 		eventually(t, settleWithin, "the prompts of "+a.id+", which was "+a.state+", end", func() error {
 			s.answerAll(a)
-			if a.setup != "" { // a recovery that began before may have met the old script
+			if a.setup != "" { // an earlier recovery may have run the old script
 				a.recoverFromError()
 			}
 			return a.unsettled(false)

@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// settleWithin is how long a prompt may take to end by itself after the last fault.
+// settleWithin limits the time until a prompt ends by itself after the last fault.
 const settleWithin = 2 * time.Minute
 
-// subject is a session that faults befall: what a client sent to it and was promised, and a reader
-// that reconnects and checks every event.
+// subject is a session under faults: its client's requests with their responses, and a reader that
+// reconnects and checks every event.
 type subject struct {
 	*rig
 	id     string
@@ -30,7 +30,7 @@ type subject struct {
 	senders sync.WaitGroup
 }
 
-// sentPrompt is a prompt that a client sent, until it had an answer.
+// sentPrompt is a prompt that a client sent until it got a response.
 type sentPrompt struct {
 	id        string
 	onUnknown string
@@ -39,7 +39,7 @@ type sentPrompt struct {
 	code      string
 }
 
-// name is what the prompt's command counts as.
+// name is the name under which the prompt's command is counted.
 func (s *subject) name(promptID string) string { return s.id + "." + promptID }
 
 // newSubject creates a session. Body may be nil.
@@ -57,17 +57,17 @@ func (r *rig) newSubject(t *testing.T, body object) *subject {
 	return s
 }
 
-// ledger has the agent add a prompt to a file of the workspace.
+// ledger makes the agent add a prompt to a file of the workspace.
 func ledger(promptID string) string { return "$ echo " + promptID + " >> ledger" }
 
-// script is what a prompt of a subject does: it is counted, does its work, and is entered in the
-// ledger.
+// script returns the content of a subject's prompt: it is counted, does its work, and is added to
+// the ledger.
 func (s *subject) script(promptID string, work ...string) string {
 	return strings.Join(slices.Concat([]string{s.hits.line(s.name(promptID))}, work, []string{ledger(promptID)}), "\n")
 }
 
-// send sends a prompt again and again, with the same id, until it is answered with less than 500 or
-// the context ends. It returns at once.
+// send sends a prompt repeatedly, with the same id, until the status is below 500 or the context
+// ends. It returns at once.
 func (s *subject) send(ctx context.Context, promptID, onUnknown string, work ...string) *sentPrompt {
 	p := &sentPrompt{id: promptID, onUnknown: onUnknown}
 	s.mu.Lock()
@@ -106,7 +106,7 @@ func (s *subject) run(t *testing.T, promptID string, work ...string) {
 	require.Equal(t, "completed", got["status"], "%v", got)
 }
 
-// order sends a command and returns the answer's status, 0 for none.
+// order sends a command and returns the status of the response, 0 for none.
 func (s *subject) order(method, command string, body object) int {
 	path := "/api/sessions/" + s.id
 	if command != "" {
@@ -128,14 +128,14 @@ func (s *subject) order(method, command string, body object) int {
 	return status
 }
 
-// sleep has the session hibernate, and returns when it does.
+// sleep hibernates the session, and returns when it is hibernated.
 func (s *subject) sleep(t *testing.T) {
 	t.Helper()
 	require.Less(t, s.order("POST", "hibernate", nil), 300)
 	s.waitStatus(t, s.id, "hibernated", settleWithin)
 }
 
-// reaches waits, by the stream, until the session's status is one that it was not before.
+// reaches waits for a new transition to the status in the stream.
 func (s *subject) reaches(t *testing.T, status string, after int64) {
 	t.Helper()
 	s.stream.wait(t, settleWithin, "status "+status, func(e event) bool {
@@ -143,15 +143,15 @@ func (s *subject) reaches(t *testing.T, status string, after int64) {
 	})
 }
 
-// settled waits until every accepted prompt has ended by itself, but for those of a session in error,
-// which wait for a person.
+// settled waits until every accepted prompt has ended by itself, except those of a session in
+// error, which wait for a person.
 func (s *subject) settled(t *testing.T, within time.Duration) {
 	t.Helper()
 	s.senders.Wait()
 	eventually(t, within, "the prompts of "+s.id+" have ended", func() error { return s.unsettled(true) })
 }
 
-// unsettled says what of the session has not come to its end.
+// unsettled describes what has not ended in the session.
 func (s *subject) unsettled(mayBeInError bool) error {
 	_, view, err := s.call("GET", "/api/sessions/"+s.id, nil)
 	if err != nil {

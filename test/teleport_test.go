@@ -21,7 +21,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
 )
 
-// machine is the machine of a person, who has the program of an agent.
+// machine is a user's machine with the program of an agent.
 type machine struct {
 	home string
 	env  []string
@@ -59,8 +59,8 @@ func (m machine) run(t *testing.T, dir, name string, args ...string) string {
 type traveller struct {
 	agent   agentUnderTest
 	machine func(t *testing.T, models *modelserver.Server) machine
-	// ask is the command that begins a session with a prompt, and proceed the one that continues a session, as resume does for a
-	// person in front of a terminal.
+	// ask is the command that begins a session with a prompt, and proceed is the command that
+	// continues one, like resume in a terminal.
 	ask     []string
 	resume  string
 	proceed func(id string) []string
@@ -133,9 +133,10 @@ supports_websockets = false
 	},
 }
 
-// TestSessionsMoveThereAndBack begins a session with each agent's real program on a person's machine, pushes it, has it work in a
-// sandbox, pulls it, continues it with the program's own resume, and pushes that again: files and memory are there at each step, and
-// the session that was pushed first is as it was.
+// TestSessionsMoveThereAndBack begins a session with each agent's real program on a user's machine,
+// pushes it, runs it in a sandbox, pulls it, continues it with the program's own resume, and pushes
+// that again: files and memory are present at each step, and the session that was pushed first is
+// unchanged.
 func TestSessionsMoveThereAndBack(t *testing.T) {
 	t.Parallel()
 	for _, tr := range travellers {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// travelFault is a fault that befalls forks, checkpoints, reverts and imports.
+// travelFault is a fault during forks, checkpoints, reverts and imports.
 type travelFault struct {
 	name   string
 	strike func(t *testing.T, r *rig)
@@ -31,12 +31,14 @@ var travelFaults = []travelFault{
 	{"Postgres refused for 10s", func(t *testing.T, r *rig) { r.database.refuse(t, 10*time.Second) }},
 }
 
-// travelMoments are how long before a fault something begins: each step of a fork, a checkpoint, a revert and an import is hit by one of them.
+// travelMoments are the times before a fault at which operations begin, chosen so that the fault
+// hits each step of a fork, a checkpoint, a revert and an import.
 var travelMoments = []time.Duration{0, 150 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond, 1500 * time.Millisecond}
 
-// TestForksCheckpointsRevertsAndImportsAreCompleted injects one fault at a time while sessions are forked, save checkpoints, are reverted with
-// their files and are imported, each begun at several moments before the fault. Afterwards each has the files, the memory and the conversation of its
-// point, whole. A run of all tests injects two of the faults, one with -all-faults all of them.
+// TestForksCheckpointsRevertsAndImportsAreCompleted injects one fault at a time while sessions are
+// forked, save checkpoints, are reverted with their files and are imported, each begun at several
+// moments before the fault. Afterwards each has the complete files, memory and conversation of its
+// point. A run of all tests injects two of the faults, -all-faults injects all.
 func TestForksCheckpointsRevertsAndImportsAreCompleted(t *testing.T) { //nolint:tparallel // one fault after the other, all of one system
 	t.Parallel()
 	r := startRig(t, 1)
@@ -97,7 +99,7 @@ type travel struct {
 	archive []byte // to be imported
 }
 
-// line is a prompt that adds a line to a file.
+// line returns a prompt that adds a line to a file.
 func line(n int) string {
 	return fmt.Sprintf("the words of prompt %d\n$ echo line %d >> lines.txt", n, n)
 }
@@ -115,7 +117,7 @@ func (v *travel) prepare(t *testing.T) {
 	}
 }
 
-// begin asks for what the fault is to hit.
+// begin starts the operation that the fault hits.
 func (v *travel) begin(t *testing.T) {
 	path := "/api/sessions/" + v.id
 	switch v.kind {
@@ -132,7 +134,7 @@ func (v *travel) begin(t *testing.T) {
 	}
 }
 
-// check waits until the session works on, and looks at what it has.
+// check waits until the session continues, and checks its state.
 func (v *travel) check(t *testing.T) {
 	name := fmt.Sprintf("%s %s before the fault", v.kind, v.lead)
 	switch v.kind {
@@ -155,7 +157,8 @@ func (v *travel) check(t *testing.T) {
 	}
 }
 
-// has checks that a session has the files, the memory and the conversation of its first prompts, after which it has had others.
+// has checks that a session has the files, the memory and the conversation of its first prompts,
+// followed by others.
 func (v *travel) has(t *testing.T, name, id string, prompts int, others ...string) {
 	look := "look"
 	if len(others) > 0 {

@@ -15,21 +15,21 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 )
 
-// within bounds each step with an agent. Machines may have much else to do.
+// within bounds each step with an agent. The machine may be busy.
 const within = 2 * time.Minute
 
-// troubled is what is needed to give an agent trouble, in addition to agentUnderTest.
+// troubled has the parameters of the faults for an agent, in addition to agentUnderTest.
 type troubled struct {
 	agentUnderTest
 	process   string // begins the command line of the agent's own process
 	models    [2]string
-	served    [2]string // the same, as the model's server is asked for them
+	served    [2]string // the same, as requested from the model server
 	arguments string    // the placeholder in a command of a profile for what follows its name
 	ask       *modelserver.Call
-	denied    string           // a tool that makes files
+	denied    string           // a tool that creates files
 	write     modelserver.Call // of it
 	hurry     map[string]string
-	look      []modelserver.Call // shows the model tools that it does not get at once
+	look      []modelserver.Call // shows the model tools that it does not get initially
 	mark      string             // of the processes that its tools leave running
 }
 
@@ -63,7 +63,7 @@ func troubledAgents() []troubled {
 		{
 			agentUnderTest: agentsUnderTest[3], process: "node /overwinter/agents/gemini/", mark: "86403",
 			models: [2]string{"gemini-2.5-flash", "gemini-2.5-pro"}, served: [2]string{"gemini-2.5-flash", "gemini-2.5-pro"},
-			arguments: "{{args}}", denied: "write_file", // over ACP it asks for permission alone
+			arguments: "{{args}}", denied: "write_file", // over ACP it asks only for permission
 			write: modelserver.Call{Tool: "write_file", Input: object{"file_path": "denied.txt", "content": "x"}},
 			// It does not report failures, so that its bridge cannot distinguish them from a slow answer.
 			hurry: map[string]string{"OVERWINTER_PATIENCE": "20s"},
@@ -71,14 +71,14 @@ func troubledAgents() []troubled {
 	}
 }
 
-// scripts are what the agent's model says.
+// scripts are the answers of the agent's model.
 func (a troubled) scripts() map[string][]modelserver.Step {
-	// A word that is repeated makes some agents abort.
+	// Some agents abort if a word is repeated.
 	var story strings.Builder
 	for i := range 5000 {
 		fmt.Fprintf(&story, "word%d ", i)
 	}
-	// What runs for ever has a unique name, which is looked for among all processes.
+	// Endless processes have a unique name by which they can be found.
 	forever := func(file string) modelserver.Call {
 		return a.run("touch " + file + "; tail -f /dev/null --sleep-interval=" + a.mark)
 	}
@@ -131,7 +131,7 @@ func (a troubled) profile() object {
 	}
 }
 
-// trouble is a session of an agent that is given trouble.
+// trouble is a session of an agent under faults.
 type trouble struct {
 	*stack
 	a        troubled
@@ -142,10 +142,10 @@ type trouble struct {
 }
 
 // TestEveryAgentInTrouble gives each agent a profile, whose marks must reach its model, another
-// model, a thought, a question; aborts it in a tool and in a subagent; kills it in a tool and in
-// its output; leaves it alone with a server that always fails; reverts it; deletes its snapshot
-// twice, and its home; and stops it in the middle. It always reports the outcome, leaves nothing
-// open or running, and continues with what it knew.
+// model, a thought and a question; aborts it in a tool and in a subagent; kills it in a tool and
+// during its output; makes its model server fail permanently; reverts it; deletes its snapshot
+// twice, and its home; and stops it in the middle. The agent always reports the outcome, leaves
+// nothing open or running, and continues with its memory.
 func TestEveryAgentInTrouble(t *testing.T) {
 	t.Parallel()
 	agents := troubledAgents()
@@ -159,7 +159,7 @@ func TestEveryAgentInTrouble(t *testing.T) {
 	s := startStack(t, "--database-url", database)
 	for _, a := range agents {
 		secrets := a.secrets(servers[a.name])
-		if a.name == "opencode" { // its provider is another agent's too; and its model does not think by itself
+		if a.name == "opencode" { // another agent uses the same provider, and its model does not think by default
 			thinking := object{"options": object{"thinking": object{"type": "enabled", "budgetTokens": 2000}}}
 			config, err := json.Marshal(object{"provider": object{"anthropic": object{
 				"options": object{"baseURL": servers[a.name].URL() + "/v1"}, "models": object{"claude-sonnet-4-5": thinking},
@@ -324,7 +324,7 @@ func (b *trouble) losesItsSnapshots(t *testing.T) {
 	b.waitStatus(t, b.id, "hibernated", within)
 }
 
-// losesItsHome has the agent delete all that is its own, and end: the next one has its profile, if
+// losesItsHome makes the agent delete its own files and end: the next process has its profile, but
 // not its memory.
 func (b *trouble) losesItsHome(t *testing.T) {
 	t.Helper()
@@ -359,7 +359,7 @@ func (b *trouble) isStopped(t *testing.T) {
 	})
 }
 
-// turn has the agent do what a script says, under a prompt of its name.
+// turn makes the agent run a script in a prompt with the script's name.
 func (b *trouble) turn(t *testing.T, script, status string) {
 	t.Helper()
 	b.prompt(t, b.id, script, "{{"+script+"}} please")
@@ -368,7 +368,7 @@ func (b *trouble) turn(t *testing.T, script, status string) {
 	require.Empty(t, b.open(t))
 }
 
-// over waits for the end of a prompt, after which nothing is open and nothing runs.
+// over waits for the end of a prompt, after which no block is open and no process runs.
 func (b *trouble) over(t *testing.T, prompt, status, reason string) {
 	t.Helper()
 	got := b.waitPrompt(t, b.id, prompt, within)
@@ -385,7 +385,7 @@ func (b *trouble) over(t *testing.T, prompt, status, reason string) {
 	})
 }
 
-// works waits until a tool has made a file, and so is at work.
+// works waits until a tool has created a file, so that it is running.
 func (b *trouble) works(t *testing.T, file string) {
 	t.Helper()
 	b.stream.wait(t, within, "the tool is at work", func(e event) bool {
@@ -393,7 +393,8 @@ func (b *trouble) works(t *testing.T, file string) {
 	})
 }
 
-// kill ends the agent's own process; neither the runner nor a bridge. It returns when those know.
+// kill kills the agent's own process, not the runner or a bridge, and returns when they have
+// detected that.
 func (b *trouble) kill(t *testing.T) {
 	t.Helper()
 	killed := 0
@@ -424,7 +425,7 @@ func (b *trouble) remembers(t *testing.T, prompt string) {
 	require.Contains(t, b.newest(t).Prompts[0], "narwhal")
 }
 
-// told requires that the newest requests have a marker. They are too long to be shown.
+// told requires that the newest requests contain a marker. The requests are too long to be printed.
 func (b *trouble) told(t *testing.T, marker string) {
 	t.Helper()
 	if !strings.Contains(b.server.Sent(), marker) {
@@ -432,7 +433,7 @@ func (b *trouble) told(t *testing.T, marker string) {
 	}
 }
 
-// newest is the last request for an answer of the agent's.
+// newest returns the last model request of the agent.
 func (b *trouble) newest(t *testing.T) modelserver.Request {
 	t.Helper()
 	requests := b.server.Requests()
@@ -440,7 +441,7 @@ func (b *trouble) newest(t *testing.T) modelserver.Request {
 	return requests[len(requests)-1]
 }
 
-// can reports whether the agent says that it has a capability.
+// can reports whether the agent declares a capability.
 func (b *trouble) can(t *testing.T, what string) bool {
 	t.Helper()
 	for _, raw := range b.must(t, http.StatusOK, "GET", "/api/agents", nil)["items"].([]any) {
@@ -451,7 +452,7 @@ func (b *trouble) can(t *testing.T, what string) bool {
 	return false
 }
 
-// blocks are those of every conversation of the session, the main one's first.
+// blocks returns the blocks of all conversations of the session, those of the main one first.
 func (b *trouble) blocks(t *testing.T) (all [][]object) {
 	t.Helper()
 	for _, c := range b.conversations(t, b.id) {
@@ -460,7 +461,7 @@ func (b *trouble) blocks(t *testing.T) (all [][]object) {
 	return all
 }
 
-// last is the newest block of a type in the main conversation, or of any.
+// last returns the newest block of a type in the main conversation, or of any type.
 func (b *trouble) last(t *testing.T, kind string) object {
 	t.Helper()
 	main := b.blocks(t)[0]
@@ -473,7 +474,7 @@ func (b *trouble) last(t *testing.T, kind string) object {
 	return nil
 }
 
-// open are the blocks that have not ended.
+// open returns the blocks that have not ended.
 func (b *trouble) open(t *testing.T) []object {
 	t.Helper()
 	var open []object

@@ -21,9 +21,10 @@ var (
 	allUpgrades = flag.Bool("all-upgrades", false, "upgrade in every order, not only as documented")
 )
 
-// TestAnInstallationIsUpgradedUnderLoad replaces the api and the worker of the release before one by one, while clients send prompts
-// all the time and sessions are in every state. No prompt is lost, none runs twice, and sessions make progress in every phase, with
-// programs of both releases next to each other.
+// TestAnInstallationIsUpgradedUnderLoad replaces the api and the worker of the previous release one
+// by one, while clients send prompts continuously and sessions are in every state. No prompt is
+// lost, none runs twice, and sessions make progress in every phase, with programs of both releases
+// running at the same time.
 //
 //	release before: api, worker ─▶ migrate ─▶ a new worker next to the old one ─▶ old worker stops ─▶ the same with the api
 func TestAnInstallationIsUpgradedUnderLoad(t *testing.T) {
@@ -71,10 +72,10 @@ type upgrade struct {
 	flowing  sync.WaitGroup
 	subjects []*subject // all sessions
 	asleep   []*subject
-	open     []func() // lets what waits continue
+	open     []func() // lets the waiting turns continue
 }
 
-// flow is a session whose client sends a prompt whenever the one before is over.
+// flow is a session whose client sends a prompt whenever the previous one has ended.
 type flow struct {
 	*subject
 	pause     time.Duration // between prompts
@@ -89,7 +90,7 @@ func (u *upgrade) subject(t *testing.T, body object) *subject {
 	return s
 }
 
-// begin brings sessions to every state, and has prompts flow.
+// begin puts sessions into every state, and starts the flows.
 func (u *upgrade) begin(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -117,7 +118,7 @@ func (u *upgrade) begin(t *testing.T) {
 	lazy := u.subject(t, nil) // it has had no prompt
 	u.open = append(u.open, func() { lazy.send(t.Context(), "first", "") })
 
-	turn := u.subject(t, nil) // in a turn, and others wait for its end
+	turn := u.subject(t, nil) // in a turn, with prompts waiting for its end
 	turn.run(t, "before")
 	turn.send(t.Context(), "long", "", u.hits.gate(turn.id))
 	u.hits.wait(t, turn.name("long"), settleWithin)
@@ -174,8 +175,8 @@ func (u *upgrade) flow(ctx context.Context, f *flow) {
 	}
 }
 
-// progress waits until each flow has completed some prompts more, and a session that sleeps wakes, and sleeps again; then it starts a
-// session and puts another to sleep for the next phase.
+// progress waits until each flow has completed some more prompts, and a sleeping session has woken
+// and hibernated again; then it starts a session and hibernates another for the next phase.
 func (u *upgrade) progress(t *testing.T, phase string) {
 	t.Helper()
 	begun := time.Now()
@@ -203,7 +204,7 @@ func (u *upgrade) progress(t *testing.T, phase string) {
 	t.Logf("%s with %s", time.Since(begun).Round(time.Millisecond), phase)
 }
 
-// replaceWorker has a new worker next to the old one, then on its own.
+// replaceWorker runs a new worker alongside the old one, and then alone.
 func (u *upgrade) replaceWorker(t *testing.T, end func(*server, *testing.T)) {
 	t.Helper()
 	old := u.worker
@@ -222,7 +223,7 @@ func (u *upgrade) replaceAPI(t *testing.T) {
 	u.progress(t, "the new api")
 }
 
-// end has everything come to its end, and audits all sessions.
+// end waits until everything has ended, and audits all sessions.
 func (u *upgrade) end(t *testing.T) {
 	t.Helper()
 	u.stop()

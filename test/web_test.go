@@ -15,7 +15,8 @@ import (
 	"github.com/overwinter-dev/overwinter/test/web"
 )
 
-// TestTheWebClient has the packages of web/ use a system whose connections are cut and whose api is killed.
+// TestTheWebClient makes the packages of web/ use a system whose connections are cut and whose api
+// is killed.
 func TestTheWebClient(t *testing.T) {
 	t.Parallel()
 	tree := web.Build(t, "../web")
@@ -34,10 +35,11 @@ func TestTheWebClient(t *testing.T) {
 	}
 }
 
-// transports are what the client follows sessions over.
+// transports are the transports with which the client follows sessions.
 var transports = []string{"sse", "websocket"}
 
-// over is the environment of a script that follows over a transport. Node before 22 has its WebSocket only with an option.
+// over returns the environment of a script that uses a transport. Node before 22 provides WebSocket
+// only with an option.
 func over(transport string) []string {
 	return []string{"TRANSPORT=" + transport, "NODE_OPTIONS=--experimental-websocket"}
 }
@@ -70,9 +72,10 @@ func TestTheReactLibrary(t *testing.T) {
 	}
 }
 
-// cutting is the address of a proxy to the api that resets all connections until it is stopped: about three times a second at first, and
-// each time a little later. On a loaded machine no request would ever be answered within the first pauses. The api itself is killed after
-// four seconds; its supervisor starts it again.
+// cutting returns the address of a proxy to the api that resets all connections until it is
+// stopped: about three times a second at first, and with growing pauses, because on a loaded
+// machine no request might complete within the first ones. The api itself is killed after four
+// seconds; its supervisor restarts it.
 func cutting(t *testing.T, s *stack) (address string, stop func()) {
 	t.Helper()
 	p := newProxy(t, func() (net.Conn, error) { return net.Dial("tcp", s.api) })

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// receiver takes deliveries. It refuses the first attempt at each.
+// receiver accepts deliveries. It refuses the first attempt at each.
 type receiver struct {
 	mu       sync.Mutex
 	verifier *standardwebhooks.Webhook
@@ -61,8 +61,8 @@ func (r *receiver) has() map[string]int {
 	return out
 }
 
-// TestWebhooksOutliveTheirWorker: each event is delivered although the receiver refuses every first attempt and the worker is killed between
-// the attempts.
+// TestWebhooksOutliveTheirWorker checks that each event is delivered although the receiver refuses
+// every first attempt and the worker is killed between the attempts.
 func TestWebhooksOutliveTheirWorker(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)

@@ -37,7 +37,8 @@ func (s *stack) explained(t *testing.T, id, of, which, code string) {
 	})
 }
 
-// witness asks for explanations while a fault lasts and afterwards, as a person does whose prompt takes long, and has what was answered.
+// witness requests explanations during a fault and afterwards, like a user whose prompt takes long,
+// and records the responses.
 type witness struct {
 	api string
 
@@ -47,7 +48,7 @@ type witness struct {
 
 func (s *stack) newWitness() *witness { return &witness{api: s.api, said: map[string]string{}} }
 
-// watch asks for the newest prompt of each session in turn, until ctx ends.
+// watch requests an explanation of the newest prompt of each session in turn, until ctx ends.
 func (w *witness) watch(ctx context.Context, sessions []string) {
 	for i := 0; ctx.Err() == nil; i++ {
 		w.ask(ctx, sessions[i%len(sessions)], "")
@@ -58,7 +59,7 @@ func (w *witness) watch(ctx context.Context, sessions []string) {
 	}
 }
 
-// ask asks for the explanation of a prompt, the newest or the one that is processed without a name.
+// ask requests the explanation of a prompt; without an id, of the processed or the newest one.
 func (w *witness) ask(ctx context.Context, session, prompt string) {
 	asking, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -105,7 +106,7 @@ func (w *witness) note(code, text string) {
 	}
 }
 
-// named checks that one of the codes was among the answers.
+// named checks that one of the codes was among the responses.
 func (w *witness) named(t *testing.T, codes []string) {
 	t.Helper()
 	w.mu.Lock()

@@ -20,7 +20,7 @@ import (
 const plantedPassword = "hunter2-planted-in-git"
 
 // gitServer serves one repository over HTTP to clients with the password. It returns its base URL
-// and how many requests were refused.
+// and the number of refused requests.
 func gitServer(t *testing.T) (base string, refused *atomic.Int64) {
 	t.Helper()
 	root := t.TempDir()
@@ -63,9 +63,8 @@ func gitServer(t *testing.T) (base string, refused *atomic.Int64) {
 	return server.URL, refused
 }
 
-// TestWorkspaceAtCreation clones a private repository with credentials that the
-// session only refers to, runs the setup script once, and finds the planted
-// password nowhere that it must not stand.
+// TestWorkspaceAtCreation clones a private repository with credentials that the session only refers
+// to, runs the setup script once, and checks that the planted password appears nowhere else.
 func TestWorkspaceAtCreation(t *testing.T) { //nolint:tparallel // one after the other, of one system
 	t.Parallel()
 	s := startStack(t)
@@ -141,7 +140,8 @@ func TestWorkspaceAtCreation(t *testing.T) { //nolint:tparallel // one after the
 func TestAWorkerKilledDuringSetupChangesNothing(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)
-	// The setup of a sandbox reaches this machine's listed ports, so a server notices when it runs and lets it end.
+	// The setup script can reach this machine's listed ports, so a server detects that it runs and
+	// lets it end.
 	began, proceed := make(chan struct{}), make(chan struct{})
 	var runs atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {

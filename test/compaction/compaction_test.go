@@ -29,7 +29,7 @@ func setup(t *testing.T) *bundle {
 	t.Helper()
 	url := postgrestest.URL(t)
 	b := &bundle{DB: postgrestest.Open(t, url), url: url}
-	// Small pages, so that they end anywhere in what is dropped.
+	// Small pages, so that they end at any point of the dropped events.
 	b.follower = eventlog.NewFollower(b.DB, eventlog.FollowerOptions{Format: feed.Format(), PageEvents: 7, Linger: -1})
 	b.follower.Start()
 	t.Cleanup(b.follower.Stop)
@@ -51,7 +51,7 @@ func (b *bundle) session(t *testing.T, log []recorded.Event) string {
 	return s.ID
 }
 
-// compact looks at everything and returns how many events it has dropped.
+// compact compacts all logs and returns how many events it has dropped.
 func (b *bundle) compact(t *testing.T) (dropped int64) {
 	t.Helper()
 	for after := int64(0); ; {
@@ -64,7 +64,7 @@ func (b *bundle) compact(t *testing.T) (dropped int64) {
 	}
 }
 
-// blocks is the conversation that is stored.
+// blocks returns the stored conversation.
 func (b *bundle) blocks(t *testing.T, id string) []conversation.Thread {
 	t.Helper()
 	var threads []conversation.Thread
@@ -78,7 +78,7 @@ func (b *bundle) blocks(t *testing.T, id string) []conversation.Thread {
 	}
 }
 
-// read is what a feed returns of a log after a position.
+// read is the result of reading a log after a position.
 type read struct {
 	events map[int64]eventlog.Event
 	gaps   []feed.Gap
@@ -125,7 +125,7 @@ func clone(e eventlog.Event) eventlog.Event {
 	return e
 }
 
-// fold is the conversation that the events of a log lead to.
+// fold returns the conversation that results from the events of a log.
 func fold(t *testing.T, r read, newest int64) []conversation.Thread {
 	t.Helper()
 	var f conversation.Folder
@@ -182,7 +182,8 @@ func TestACompactedLogLeadsToTheSameConversation(t *testing.T) {
 				require.Equal(t, e, kept, "%s: event %d has changed", name, seq)
 			}
 		}
-		// A reader that comes back, at any position: the same events, and where it is within a gap, the rest of that.
+		// A reader that returns at any position gets the same events and, within a gap, the rest of
+		// the gap.
 		for after := range s.newest + 1 {
 			got := b.read(t, s.id, after)
 			for seq := after + 1; seq <= s.newest; seq++ {
@@ -196,8 +197,8 @@ func TestACompactedLogLeadsToTheSameConversation(t *testing.T) {
 	require.Equal(t, dropped, missing)
 }
 
-// TestReadersFollowWhileTheirLogIsCompacted: readers at different positions, connected and reading, while compaction goes over their
-// log in small steps and is killed again and again.
+// TestReadersFollowWhileTheirLogIsCompacted reads at different positions, connected and not, while
+// compaction processes the log in small steps and is killed repeatedly.
 func TestReadersFollowWhileTheirLogIsCompacted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -222,8 +223,9 @@ func TestReadersFollowWhileTheirLogIsCompacted(t *testing.T) {
 	go func() {
 		var dropped int64
 		defer func() { done <- dropped }()
-		for limit := 5 * time.Millisecond; dropped < 2700; limit = min(2*limit, time.Minute) { // a busy machine gets somewhere too
-			// A call that ends in the middle is what is left of a worker that was killed: each piece is one transaction.
+		for limit := 5 * time.Millisecond; dropped < 2700; limit = min(2*limit, time.Minute) { // a busy machine makes progress too
+			// A call that ends in the middle is equivalent to a killed worker, because each piece
+			// is one transaction.
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			_, _, err := b.EventsCompact(ctx, time.Hour, 0, 10, 100_000)
 			cancel()

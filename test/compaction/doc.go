@@ -1,3 +1,3 @@
-// Package compaction tests that logs whose deltas were dropped lead to the same conversations: over the recordings of all agents, and
-// with readers at every position.
+// Package compaction tests that logs whose deltas were dropped result in the same conversations,
+// with the recordings of all agents and readers at every position.
 package compaction

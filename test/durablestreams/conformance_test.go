@@ -29,8 +29,9 @@ func workspace(t *testing.T, files ...string) (dir, bin string) {
 	return dir, filepath.Join(modules, ".bin")
 }
 
-// ours are the groups of the suite except for forks. A fork is a stream that a client makes of another one with PUT, which the shim
-// does not do: reading a fork is reading a stream. Subscriptions are an option of the suite that is off by default.
+// ours are the groups of the suite except for forks. A client creates a fork of another stream with
+// PUT, which the shim does not support; reading a fork is reading a stream. Subscriptions are an
+// option of the suite that is off by default.
 const ours = `^(?!Fork - )`
 
 var passed = regexp.MustCompile(`Tests\s+(\d+) passed`)

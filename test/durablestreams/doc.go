@@ -1,3 +1,3 @@
-// Package durablestreams checks the reads of sessions' streams with software that is not ours: the conformance suite of the Durable
-// Streams protocol, and its client for TypeScript.
+// Package durablestreams checks the reads of sessions' streams with third-party software: the
+// conformance suite of the Durable Streams protocol, and its client for TypeScript.
 package durablestreams

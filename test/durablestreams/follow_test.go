@@ -36,7 +36,7 @@ type agents struct{}
 func (agents) Names() []string               { return []string{"demo"} }
 func (agents) Describe() []agent.Description { return []agent.Description{{Name: "demo"}} }
 
-// Get knows no adapter: no archive is imported.
+// Get returns no adapter, because no archive is imported.
 func (agents) Get(string) (agent.Adapter, error) { return nil, errors.ErrUnsupported }
 
 // serve runs an api over a database until stop.
@@ -109,7 +109,7 @@ func (c *cutter) forward(client net.Conn) {
 	up.Wait()
 }
 
-// request sends JSON and returns the answer.
+// request sends JSON and returns the response.
 func request(t *testing.T, method, url, body string) []byte {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
@@ -124,8 +124,8 @@ func request(t *testing.T, method, url, body string) []byte {
 	return text
 }
 
-// TestAClientFollowsALiveSession: the protocol's own client gets each event once, in order, while connections are cut and the api
-// that it reads from is replaced by another.
+// TestAClientFollowsALiveSession checks that the protocol's own client gets each event once, in
+// order, while connections are cut and its api is replaced by another.
 func TestAClientFollowsALiveSession(t *testing.T) {
 	t.Parallel()
 	for _, live := range []string{"long-poll", "sse"} {

@@ -16,8 +16,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
-// shim makes the suite's streams, which the suite creates and writes with PUT, POST and DELETE. Its reads are those of the
-// handler under test.
+// shim implements the streams that the suite creates and writes with PUT, POST and DELETE. The
+// handler under test serves its reads.
 type shim struct {
 	reads durablestream.Handler
 
@@ -45,7 +45,7 @@ type stream struct {
 
 type producer struct{ epoch, seq int64 }
 
-// write is who has made a write.
+// write identifies the writer of a write.
 type write struct {
 	id         string
 	epoch, seq int64
@@ -186,7 +186,7 @@ func (st *stream) touch(method string) {
 	}
 }
 
-// describe sets what HEAD says besides the handler.
+// describe sets the headers of HEAD that the handler does not set.
 func (st *stream) describe(header http.Header) {
 	for name, value := range map[string]string{"Stream-TTL": st.ttl, "Stream-Expires-At": st.expiresAt} {
 		if value != "" {
@@ -204,7 +204,7 @@ func (st *stream) position(header http.Header) {
 	}
 }
 
-// change makes a change, and wakes readers.
+// change applies a change and wakes readers.
 func (st *stream) change(f func()) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -25,15 +25,16 @@ import (
 const (
 	sdk      = "github.com/modal-labs/modal-client/go"
 	document = "../../docs/modal-sdk-tests.md"
-	// waitLimit bounds one run of the suite's program. The longest takes less than a minute where the
-	// machine is free.
+	// waitLimit bounds one run of the suite's program. The longest takes less than a minute on an
+	// idle machine.
 	waitLimit = 8 * time.Minute
-	// parallel is how many tests of the suite run at once: most of them wait for sandboxes and timers.
+	// parallel is the number of concurrent tests of the suite: most of them wait for sandboxes and
+	// timers.
 	parallel = "6"
 )
 
-// impatient are tests of the suite that give a call a fraction of a second, which a busy machine may not have for it. They are
-// repeated without the others.
+// impatient are tests of the suite that allow a call only a fraction of a second, which may be too
+// short on a busy machine. They are repeated without the others.
 var impatient = []string{"TestClientRespectsContextDeadline"}
 
 var expectedFailures = flag.Bool("expected-failures", false, "also run the tests that are expected to fail")
@@ -47,7 +48,8 @@ func TestModalsOwnTestsPass(t *testing.T) {
 	t.Parallel()
 	program := build(t)
 	server := localmodaltest.Start(t, localmodal.Options{})
-	// What the suite expects to be defined in its environment. The credentials are made up: no registry is asked.
+	// Objects that the suite expects in its environment. The credentials are invented, because no
+	// registry is contacted.
 	for name, values := range map[string]map[string]string{
 		"libmodal-test-secret":                {"a": "1", "b": "2", "c": "hello world"},
 		"libmodal-aws-ecr-test":               {"AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none"},
@@ -88,7 +90,7 @@ func TestModalsOwnTestsPass(t *testing.T) {
 	}
 }
 
-// build compiles the suite as Modal does: in its module, with the versions that its go.mod names.
+// build compiles the suite as Modal does: in its module, with the versions in its go.mod.
 func build(t *testing.T) string {
 	t.Helper()
 	dir := strings.TrimSpace(command(t, "go", "list", "-m", "-f", "{{.Dir}}", sdk))
@@ -121,7 +123,7 @@ func (s suite) list(t *testing.T) []string {
 	return all
 }
 
-// run returns what the program printed, whether or not its tests passed.
+// run returns the output of the program, whether or not its tests passed.
 func (s suite) run(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
@@ -140,7 +142,7 @@ func (s suite) run(t *testing.T, args ...string) string {
 	return output.String()
 }
 
-// exactly is the pattern of these names.
+// exactly returns the pattern that matches these names.
 func exactly(names []string) string { return "^(" + strings.Join(names, "|") + ")$" }
 
 var resultPattern = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP): (\w+) `)
@@ -160,7 +162,8 @@ var (
 	countPattern = regexp.MustCompile(`(\d+) tests, of which (\d+) fail on every machine`)
 )
 
-// failing reads from the document which tests fail on this machine, and checks what else it says.
+// failing reads the tests that fail on this machine from the document, and checks its other
+// statements.
 func (s suite) failing(t *testing.T, all []string) []string {
 	t.Helper()
 	text, err := os.ReadFile(document)
@@ -194,7 +197,7 @@ func (s suite) failing(t *testing.T, all []string) []string {
 
 const always = "always"
 
-// conditions are those in the document, and whether they hold on this machine.
+// conditions returns the conditions in the document, and whether they apply to this machine.
 func (s suite) conditions(t *testing.T) map[string]bool {
 	t.Helper()
 	python := slices.ContainsFunc(strings.Split(box.DefaultPath, ":"), func(dir string) bool {
@@ -211,7 +214,8 @@ func (s suite) conditions(t *testing.T) map[string]bool {
 	}
 }
 
-// shellStatus is with what this machine's shell, which sandboxes use, ends when it cannot write a file.
+// shellStatus returns the exit code of this machine's shell, which sandboxes use, if it cannot
+// write a file.
 func shellStatus(t *testing.T) int {
 	t.Helper()
 	err := exec.CommandContext(t.Context(), "/bin/sh", "-c", "echo test >/nowhere/test").Run()

@@ -1,4 +1,4 @@
-// Package npmtest gives tests the Node packages that a package-lock.json names.
+// Package npmtest installs the Node packages of a package-lock.json for tests.
 package npmtest
 
 import (
@@ -44,8 +44,8 @@ func InstallFrom(t *testing.T, from, name string) string {
 	return filepath.Join(dir, "node_modules")
 }
 
-// Made returns a directory in the cache of the user for a name and what it is made of, which fill has filled once. Other tests, also
-// those of other processes, wait until it is filled.
+// Made returns a directory in the cache of the user, identified by a name and its inputs, which
+// fill fills once. Other tests, including those of other processes, wait until it is filled.
 func Made(t *testing.T, name string, of []byte, fill func(dir string)) (dir string) {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -55,7 +55,7 @@ func Made(t *testing.T, name string, of []byte, fill func(dir string)) (dir stri
 	guard, err := os.Create(filepath.Join(dir, "lock"))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, guard.Close()) }()
-	require.NoError(t, syscall.Flock(int(guard.Fd()), syscall.LOCK_EX)) // another test may fill it just now
+	require.NoError(t, syscall.Flock(int(guard.Fd()), syscall.LOCK_EX)) // another test may be filling it
 	complete := filepath.Join(dir, "complete")
 	if _, err := os.Stat(complete); err != nil {
 		fill(dir)
@@ -64,8 +64,8 @@ func Made(t *testing.T, name string, of []byte, fill func(dir string)) (dir stri
 	return dir
 }
 
-// Run requires a program to succeed in a directory, with variables in addition to those of the test, and returns what it
-// printed.
+// Run requires a program to succeed in a directory, with variables in addition to those of the
+// test, and returns its output.
 func Run(t *testing.T, dir string, env []string, name string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

@@ -1,3 +1,4 @@
-// Package openapi checks the OpenAPI document with software that is not ours: two linters, and a client in TypeScript that is
-// compiled against types generated from it. The AsyncAPI document of the WebSockets is read by AsyncAPI's own parser.
+// Package openapi checks the OpenAPI document with third-party software: two linters, and a client
+// in TypeScript that is compiled against types generated from it. AsyncAPI's own parser reads the
+// AsyncAPI document of the WebSockets.
 package openapi

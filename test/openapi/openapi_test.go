@@ -18,7 +18,8 @@ const (
 	asyncDocument = "../../api/asyncapi.yaml"
 )
 
-// inputs has go test run the tests again once the document is another one, which only their programs read.
+// inputs makes go test rerun the tests after a change of the document, which only their programs
+// read.
 func inputs(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{document, asyncDocument} {
@@ -81,7 +82,7 @@ func TestAGeneratedClientCompiles(t *testing.T) {
 	example, err := os.ReadFile("example.ts")
 	require.NoError(t, err)
 	files := map[string]string{"example.ts": string(example)}
-	// The types keep events and blocks apart: a field of another type is refused.
+	// The types distinguish events and blocks: a field of another type is refused.
 	wrong := []struct{ right, wrong string }{
 		{"event.data.delta", "event.data.block.id"},
 		{`case "tool_use":`, `case "tool_used":`},

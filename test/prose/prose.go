@@ -1,9 +1,9 @@
 // Package prose checks the language of this repository: its documents, comments, help texts,
-// errors, logs and the OpenAPI document. Its table lists phrases that English or the field has a
-// better word for, with what to write instead. Allowed uses are listed next to it.
+// errors, logs and the OpenAPI document. Its table lists phrases for which English or the field has
+// a better word, with the replacement. Allowed uses are listed next to it.
 //
 // A phrase is found across line ends. Code is not checked: code spans and fenced blocks of
-// Markdown, identifiers in Go but for the names of tests, statements in SQL.
+// Markdown, identifiers in Go except names of tests, statements in SQL.
 package prose
 
 import (
@@ -23,7 +23,7 @@ import (
 type Finding struct {
 	File string
 	Line int
-	// Phrase is what was found, and Instead what the table suggests.
+	// Phrase is the phrase that was found, and Instead the suggestion of the table.
 	Phrase, Instead string
 	// Comment is true for a comment of a source file.
 	Comment bool
@@ -33,7 +33,7 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s:%d: %q: write %s", f.File, f.Line, f.Phrase, f.Instead)
 }
 
-// passage is text that is checked as one piece, with the line on which each of its lines begins.
+// passage is text that is checked as one piece, with the number of each of its lines.
 type passage struct {
 	lines   []line
 	comment bool
@@ -44,7 +44,7 @@ type line struct {
 	text   string
 }
 
-// Check returns the findings in a file. Files of other kinds than those named here have none.
+// Check returns the findings in a file. Other kinds of files than those named here have none.
 func Check(file string, content []byte) ([]Finding, error) {
 	var passages []passage
 	var err error
@@ -129,12 +129,12 @@ var (
 	wordStart = regexp.MustCompile(`[A-Z]`)
 )
 
-// inWords is a name in mixed capitals as a sentence.
+// inWords converts a name in mixed capitals to a sentence.
 func inWords(name string) string {
 	return strings.ToLower(wordStart.ReplaceAllString(name, " $0"))
 }
 
-// unreleased is the changelog up to its first release.
+// unreleased returns the changelog up to its first release.
 func unreleased(text string) string {
 	_, after, ok := strings.Cut(text, "\n## Unreleased\n")
 	if !ok {
@@ -145,7 +145,7 @@ func unreleased(text string) string {
 	return strings.Repeat("\n", head) + section
 }
 
-// markdown is the paragraphs of a document outside its fenced blocks.
+// markdown returns the paragraphs of a document outside its fenced blocks.
 func markdown(text string) []passage {
 	lines := strings.Split(text, "\n")
 	fenced := false
@@ -159,7 +159,7 @@ func markdown(text string) []passage {
 	return paragraphs(strings.Join(lines, "\n"))
 }
 
-// paragraphs are the runs of lines between empty lines.
+// paragraphs returns the runs of lines between empty lines.
 func paragraphs(text string) []passage {
 	var all []passage
 	var p passage
@@ -174,7 +174,7 @@ func paragraphs(text string) []passage {
 	return all
 }
 
-// comments are the runs of lines that are comments, and comments after code.
+// comments returns the runs of lines that are comments, and comments after code.
 func comments(text, mark string) []passage {
 	var all []passage
 	p := passage{comment: true}
@@ -193,7 +193,7 @@ func comments(text, mark string) []passage {
 	return all
 }
 
-// goFile is the comments of a Go file, and the strings of more than one word that are no test's:
+// goFile returns the comments of a Go file and, except in tests, its strings of more than one word:
 // help texts, errors and logs.
 func goFile(file string, content []byte) ([]passage, error) {
 	set := token.NewFileSet()
@@ -231,7 +231,7 @@ func goFile(file string, content []byte) ([]passage, error) {
 		if !ok || literal.Kind != token.STRING {
 			return true
 		}
-		// A line end within an interpreted string is no line of the file.
+		// A line end within an interpreted string is not a line end of the file.
 		lines := []string{literal.Value}
 		if literal.Value[0] == '`' {
 			lines = strings.Split(strings.Trim(literal.Value, "`"), "\n")
@@ -251,7 +251,7 @@ func goFile(file string, content []byte) ([]passage, error) {
 	return all, nil
 }
 
-// documented is the names with which doc comments begin: they are code, not English.
+// documented returns the names with which doc comments begin: they are code, not English.
 func documented(f *ast.File) map[*ast.CommentGroup]string {
 	names := map[*ast.CommentGroup]string{}
 	ast.Inspect(f, func(n ast.Node) bool {

@@ -29,7 +29,7 @@ func TestRepository(t *testing.T) {
 	}
 }
 
-// sources are the files of the repository that people write.
+// sources returns the manually written files of the repository.
 func sources(t *testing.T) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{}

@@ -7,7 +7,7 @@ type rule struct {
 	instead string
 }
 
-// table is the phrases that are always wrong here, or nearly so, with what to write instead. A word
+// table lists phrases that are always or nearly always wrong here, with their replacements. A word
 // with a common good use has no entry; a rare good use is in the allow list.
 var table = []rule{
 	word(`behind`, `"after" or "following"`),
@@ -48,7 +48,7 @@ var table = []rule{
 	word(`hearsay|hitherto|henceforth|lest|whither|wherefrom|thereof|therein|whence`, `a plain word`),
 }
 
-// allow is the uses of phrases of the table that are good English.
+// allow lists good uses of phrases in the table.
 var allow = []*regexp.Regexp{
 	use(`behind (a|an|the|its|one|their|such a|that) ([\w-]+ )?(proxy|proxies|NAT|firewall|load balancer|gateway|API|mutex|lock)`),
 	use(`(fall|falls|fallen|fell|falling|lag|lags|lagging|lies|far|bytes|MiB|events|too much) behind`),

@@ -1,2 +1,3 @@
-// Package recorded has the logs of sessions that recordings of all agents lead to, for tests of what is made of logs.
+// Package recorded provides session logs made from the recordings of all agents, for tests that
+// process logs.
 package recorded

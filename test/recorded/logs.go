@@ -56,7 +56,7 @@ func Logs(t *testing.T, root string) map[string][]Event {
 	return logs
 }
 
-// found are the files of a pattern, of which there must be one.
+// found returns the files that match a pattern, at least one.
 func found(t *testing.T, pattern ...string) []string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(pattern...))
@@ -65,7 +65,7 @@ func found(t *testing.T, pattern ...string) []string {
 	return names
 }
 
-// translated is the log of one process of an agent.
+// translated returns the log of one process of an agent.
 func translated(t *testing.T, a agent.Adapter, name string) (log []Event) {
 	t.Helper()
 	capture.Events(t, a, capture.Frames(t, name), func(events []conversation.Event) {
@@ -82,7 +82,8 @@ func translated(t *testing.T, a agent.Adapter, name string) (log []Event) {
 	return log
 }
 
-// golden is the log in a golden file of the demo agent: time, type, conversation and data on each line.
+// golden reads the log in a golden file of the demo agent: time, type, conversation and data on
+// each line.
 func golden(t *testing.T, name string) (log []Event) {
 	t.Helper()
 	text, err := os.ReadFile(name)
@@ -104,7 +105,7 @@ func golden(t *testing.T, name string) (log []Event) {
 	return log
 }
 
-// session is the log of a session, as `overwinter session follow -o json` prints it.
+// session reads the log of a session, in the format of `overwinter session follow -o json`.
 func session(t *testing.T, name string) (log []Event) {
 	t.Helper()
 	text, err := os.ReadFile(name)

@@ -79,7 +79,7 @@ func programFiles(t *testing.T, module fs.FS, dir string) []string {
 	return names
 }
 
-// misnamed says what is wrong with the names of an adapter's files.
+// misnamed describes the wrong names of an adapter's files.
 func misnamed(files, known []string) []string {
 	var found []string
 	for _, f := range files {

@@ -16,7 +16,7 @@ var namedTest = regexp.MustCompile("`([a-z-]+)\\.(Test[A-Za-z0-9]+)")
 
 var declaredTest = regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9]+)\(`)
 
-// TestDocumentsNameTestsThatExist: the tables of failures are as good as the tests that they name.
+// TestDocumentsNameTestsThatExist checks that the tests named in the tables of failures exist.
 func TestDocumentsNameTestsThatExist(t *testing.T) {
 	t.Parallel()
 	declared := map[string]bool{} // by package and name

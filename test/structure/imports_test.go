@@ -23,7 +23,7 @@ const here = "../.."
 
 const module = "github.com/overwinter-dev/overwinter"
 
-// Packages of others, by what they are to us.
+// Third-party packages, by their role.
 const (
 	echo     = "github.com/labstack/echo"
 	modalSDK = "github.com/modal-labs"
@@ -31,15 +31,15 @@ const (
 	temporal = "go.temporal.io"
 )
 
-// importRule is what the files of a package, and of those below it, import directly. Tests and SDKs
-// may import any package. Which packages of this module they import says the table of ARCHITECTURE.md.
+// importRule restricts the direct imports of a package and of those below it. Tests and SDKs may
+// import any package. The table of ARCHITECTURE.md lists the imported packages of this module.
 type importRule struct {
 	pkg string
-	// libraries are the sole ones allowed; nil allows all.
+	// libraries are the only ones allowed; nil allows all.
 	libraries []string
 	// why is the reason for libraries.
 	why string
-	// never are packages that are refused with all below them, each with the reason.
+	// never are packages that are refused, including those below them, each with the reason.
 	never map[string]string
 }
 
@@ -311,17 +311,17 @@ var importRules = []importRule{
 			temporal:                  "the truth of a row does not hang on the engine",
 		},
 	},
-	// What follows holds for the whole module.
+	// The following applies to the whole module.
 	{
 		pkg:   ".",
 		never: map[string]string{ours("cmd"): "programs wire packages; no package builds on a program"},
 	},
 }
 
-// echoHome is the one package that may know echo.
+// echoHome is the only package that may import echo.
 const echoHome = "api"
 
-// What below internal/agent is not an agent: any package may import it.
+// Packages below internal/agent that are not agents: any package may import them.
 var notAgents = []string{"agenttest", "bridged", "catalog", "jsonscan", "ledger", "npm", "stdio", "translate"}
 
 // runnerAgents are the programs of agents inside a sandbox.
@@ -350,9 +350,9 @@ func TestImports(t *testing.T) {
 	})
 }
 
-// TestTheRunnerHasNoTranslators asks the go tool what the runner is built from. Adapters, translators
-// and parsers are declared in terms of package agent, so without that package it has none of them; of
-// an agent's own packages it may have what both halves read.
+// TestTheRunnerHasNoTranslators reads the runner's dependencies from the go tool. Adapters,
+// translators and parsers use package agent, so without that package the runner contains none of
+// them; of an agent's own packages it may import those that both halves read.
 func TestTheRunnerHasNoTranslators(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ours("cmd/overwinter-runner")).Output()
@@ -367,7 +367,7 @@ func TestTheRunnerHasNoTranslators(t *testing.T) {
 	}))
 }
 
-// workerPackages are those packages at internal/agent and below it that belong to workers alone.
+// workerPackages are the packages at and below internal/agent that belong only to workers.
 func workerPackages(packages []string) []string {
 	return slices.DeleteFunc(slices.Clone(packages), func(pkg string) bool {
 		name, ok := strings.CutPrefix(pkg, ours("internal/agent"))
@@ -375,7 +375,7 @@ func workerPackages(packages []string) []string {
 	})
 }
 
-// TestImportRulesBite gives each rule a package that breaks each of its bans once.
+// TestImportRulesBite checks each rule with a package that violates each of its bans once.
 func TestImportRulesBite(t *testing.T) {
 	t.Parallel()
 	for _, rule := range importRules {
@@ -418,7 +418,7 @@ func TestImportRulesBite(t *testing.T) {
 	require.Len(t, echoOutsideItsHome(imports{"worker/a.go": {echo + "/v4"}, "api/b.go": {echo + "/v4"}}), 1)
 }
 
-// imports are the import paths of the files that are not tests, by the file's slash-separated path.
+// imports has the import paths of the files that are not tests, by the file's slash-separated path.
 type imports map[string][]string
 
 // agentsOutsideTheCatalog lists packages other than the catalog and the agent's own that name an
@@ -432,8 +432,8 @@ func agentsOutsideTheCatalog(files imports) []string {
 			own := under(ours(file), path.Join(agents, name))
 			switch {
 			case !under(imported, agents) || imported == agents || own:
-			case strings.HasSuffix(imported, "format") && under(file, runnerAgents): // what both halves read
-			case name == "acp" && under(file, "internal/agent"): // an agent may be driven by that protocol
+			case strings.HasSuffix(imported, "format") && under(file, runnerAgents): // read by both halves
+			case name == "acp" && under(file, "internal/agent"): // an agent may use that protocol
 			case under(file, "test"), under(file, "bench"), under(file, "tools"): // they run particular agents
 			case !slices.Contains(notAgents, name) && !under(file, "internal/agent/catalog"):
 				found = append(found, fmt.Sprintf("%s imports %s: nothing but the catalog names an agent", file, imported))
@@ -443,8 +443,8 @@ func agentsOutsideTheCatalog(files imports) []string {
 	return found
 }
 
-// programsOutsideTheRunner lists packages other than the runner that import the programs of agents inside a
-// sandbox, or what those share.
+// programsOutsideTheRunner lists packages other than the runner that import the programs of agents
+// inside a sandbox, or their shared code.
 func programsOutsideTheRunner(files imports) []string {
 	var found []string
 	for _, file := range slices.Sorted(maps.Keys(files)) {
@@ -458,8 +458,8 @@ func programsOutsideTheRunner(files imports) []string {
 	return found
 }
 
-// readImports reads the files of this module: not those of the modules inside it, nor what the go
-// tool ignores. Build tags make no difference.
+// readImports reads the files of this module, without those of nested modules and those that the go
+// tool ignores. It ignores build tags.
 func readImports(root fs.FS) (imports, error) {
 	files := imports{}
 	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -507,7 +507,7 @@ func skipDir(root fs.FS, name string) error {
 	return nil
 }
 
-// violations says what in the files breaks the rule, a sentence each, in order.
+// violations returns the violations of the rule in the files, a sentence each, in order.
 func (r importRule) violations(files imports) []string {
 	var found []string
 	exists := false
@@ -534,7 +534,7 @@ func (r importRule) violations(files imports) []string {
 	return found
 }
 
-// allows says whether libraries lets the import pass.
+// allows reports whether libraries permits the import.
 func (r importRule) allows(imported string) bool {
 	if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") {
 		return true // the standard library
@@ -544,7 +544,7 @@ func (r importRule) allows(imported string) bool {
 	})
 }
 
-// echoOutsideItsHome says which files know echo though only the api may.
+// echoOutsideItsHome returns the files outside the api that import echo.
 func echoOutsideItsHome(files imports) []string {
 	var found []string
 	for _, file := range slices.Sorted(maps.Keys(files)) {
@@ -557,7 +557,7 @@ func echoOutsideItsHome(files imports) []string {
 	return found
 }
 
-// under says whether name is the package or file pkg, or one below it.
+// under reports whether name is the package or file pkg, or one below it.
 func under(name, pkg string) bool {
 	return pkg == "." || name == pkg || strings.HasPrefix(name, pkg+"/")
 }

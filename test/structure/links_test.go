@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// link is the address of a link, and its anchor, in a document.
+// link matches the address and the anchor of a link in a document.
 var link = regexp.MustCompile(`\]\(([^)#\s]*)(#[^)\s]+)?\)`)
 
 var (
@@ -19,7 +19,8 @@ var (
 	notInSlug = regexp.MustCompile(`[^a-z0-9 _-]`)
 )
 
-// TestLinksOfDocumentsLead: a link to a file of the repository, or to a heading of a document, has one.
+// TestLinksOfDocumentsLead checks that the targets of links exist: files of the repository, and
+// headings of documents.
 func TestLinksOfDocumentsLead(t *testing.T) {
 	t.Parallel()
 	module := os.DirFS(here)
@@ -56,7 +57,7 @@ func TestLinksOfDocumentsLead(t *testing.T) {
 	require.Greater(t, followed, 50)
 }
 
-// anchors are those of the headings of a document.
+// anchors returns the anchors of a document's headings.
 func anchors(text string) (out []string) {
 	for _, found := range heading.FindAllStringSubmatch(text, -1) {
 		out = append(out, strings.ReplaceAll(notInSlug.ReplaceAllString(strings.ToLower(found[1]), ""), " ", "-"))

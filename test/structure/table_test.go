@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// importTable has, by package, the packages of this module that ARCHITECTURE.md says it imports.
+// importTable has, by package, the imported packages of this module according to ARCHITECTURE.md.
 type importTable map[string][]string
 
-// TestTheTableOfImports compares the table with the code, both ways: a package that is imported and not in the table
-// has not been thought about, and one that is in the table alone misleads.
+// TestTheTableOfImports compares the table with the code, both ways: an import that is not in the
+// table was not reviewed, and one that is only in the table is misleading.
 func TestTheTableOfImports(t *testing.T) {
 	t.Parallel()
 	module := os.DirFS(here)
@@ -54,8 +54,8 @@ func TestDifferencesOfTheTableAreFound(t *testing.T) {
 	require.Equal(t, []string{"api does not import internal/contract, which is in the table", "worker has a row and no files"}, table.differences(files))
 }
 
-// readTable reads the rows of the table. A name is that of a package in internal where no file of the module is in a
-// directory of that name.
+// readTable reads the rows of the table. A name is a package in internal if no directory of the
+// module has that name.
 func readTable(text string, files []string) importTable {
 	_, text, _ = strings.Cut(text, "| package | imports | never |\n")
 	text, _, _ = strings.Cut(text, "\n\n")
@@ -90,7 +90,7 @@ func names(cell string) []string {
 	return out
 }
 
-// differences says where the table is not what the files import, a sentence each, in order.
+// differences returns the differences between the table and the imports, a sentence each, in order.
 func (table importTable) differences(files imports) []string {
 	var found []string
 	for _, pkg := range slices.Sorted(maps.Keys(table)) {

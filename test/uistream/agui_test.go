@@ -14,7 +14,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 )
 
-// aguiStream is the stream of a run that a client begins after so many events of a log, and how many snapshots it has.
+// aguiStream is the stream of a run that a client begins after a number of events of a log, and the
+// number of its snapshots.
 func aguiStream(t *testing.T, log []eventlog.Event, attach int) (sse []byte, snapshots int) {
 	t.Helper()
 	e := agui.NewEncoder("ses_1", "r1", "p1")
@@ -54,12 +55,13 @@ func snapshotOf(c conversation.Conversation) *agui.Snapshot {
 	return s
 }
 
-// TestRecordedStreamsOfAGUI has the verifier and the agent of AG-UI read the streams of all recorded turns, from their start and
-// by clients that attach in their middle. All of them must have the messages of the conversation in the end.
+// TestRecordedStreamsOfAGUI makes the verifier and the agent of AG-UI read the streams of all
+// recorded turns, from their start and from the middle. At the end all of them must have the
+// messages of the conversation.
 func TestRecordedStreamsOfAGUI(t *testing.T) {
 	t.Parallel()
 	dir := workspace(t)
-	var again []string // logs with calls that get another name once they are shown
+	var again []string // logs with calls whose name changes after they are shown
 	for name, log := range recordedLogs(t) {
 		var folder conversation.Folder
 		removed := 0
@@ -69,7 +71,7 @@ func TestRecordedStreamsOfAGUI(t *testing.T) {
 				removed++
 			}
 		}
-		// What is open at the end of the turn is closed by the run.
+		// Blocks that are open at the end of the turn are closed by the run.
 		ended := folder.Conversation()
 		for _, thread := range ended.Threads {
 			for i := range thread.Blocks {

@@ -21,7 +21,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// expected is what a client must have made of a stream.
+// expected is the required result of a client for a stream.
 type expected struct {
 	Text      []string      `json:"text"`
 	Reasoning []string      `json:"reasoning"`
@@ -30,11 +30,12 @@ type expected struct {
 
 const runID = "run_00000000000000000000000000000001"
 
-// recordedLogs are the logs of turns that adapters make of what agents have printed, by name.
+// recordedLogs returns the logs of turns that adapters make from recorded output of agents, by
+// name.
 func recordedLogs(t *testing.T) map[string][]eventlog.Event {
 	t.Helper()
 	logs := map[string][]eventlog.Event{}
-	folders := map[string]string{"claude-sdk": "claude", "gemini-cli": "gemini"} // where the package has another name than the agent
+	folders := map[string]string{"claude-sdk": "claude", "gemini-cli": "gemini"} // for packages with another name than the agent
 	for _, adapter := range catalog.Agents().All() {
 		name := adapter.Describe().Name
 		folder := cmp.Or(folders[name], name)
@@ -56,7 +57,7 @@ func recordedLogs(t *testing.T) map[string][]eventlog.Event {
 	return logs
 }
 
-// translated are the events of frames, of all their turns.
+// translated returns the events of frames, of all their turns.
 func translated(t *testing.T, adapter agent.Adapter, frames []agent.Frame) []conversation.Event {
 	t.Helper()
 	var events []conversation.Event
@@ -74,7 +75,7 @@ func translated(t *testing.T, adapter agent.Adapter, frames []agent.Frame) []con
 	return append(events, translator.Cut(capture.Begun)...)
 }
 
-// turnLog is the log of a turn with those events.
+// turnLog returns the log of a turn with those events.
 func turnLog(t *testing.T, events []conversation.Event) []eventlog.Event {
 	t.Helper()
 	var log []eventlog.Event
@@ -96,7 +97,7 @@ func turnLog(t *testing.T, events []conversation.Event) []eventlog.Event {
 	return log
 }
 
-// TestRecordedStreamsOfTheAISDK has the AI SDK read the streams of all recorded turns.
+// TestRecordedStreamsOfTheAISDK makes the AI SDK read the streams of all recorded turns.
 func TestRecordedStreamsOfTheAISDK(t *testing.T) {
 	t.Parallel()
 	dir := workspace(t)

@@ -28,7 +28,7 @@ func programs(t *testing.T) string {
 	guard, err := os.Create(filepath.Join(dir, "lock"))
 	require.NoError(t, err)
 	defer guard.Close()
-	require.NoError(t, syscall.Flock(int(guard.Fd()), syscall.LOCK_EX)) // another test may install them just now
+	require.NoError(t, syscall.Flock(int(guard.Fd()), syscall.LOCK_EX)) // another test may be installing them
 	complete := filepath.Join(dir, "complete")
 	if _, err := os.Stat(complete); err != nil {
 		for _, name := range []string{"package.json", "package-lock.json"} {
@@ -51,14 +51,14 @@ func workspace(t *testing.T) string {
 	require.NoError(t, err)
 	require.NotEmpty(t, scripts)
 	for _, name := range append(scripts, "package.json") {
-		data, err := os.ReadFile(name) // so that go test runs the tests again once it is another one
+		data, err := os.ReadFile(name) // so that go test reruns the tests after a change
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o644))
 	}
 	return dir
 }
 
-// node runs a script of a workspace and returns what it printed.
+// node runs a script of a workspace and returns its output.
 func node(t *testing.T, dir, script string, args ...string) string {
 	t.Helper()
 	return run(t, dir, "node", append([]string{script}, args...)...)

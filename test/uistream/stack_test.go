@@ -29,7 +29,7 @@ func startSystem(t *testing.T) string {
 	api := fmt.Sprintf("127.0.0.1:%d", porttest.Free(t))
 	cmd := exec.Command(program, "dev", "--data-dir", filepath.Join(dir, "data"), "--api-address", api,
 		"--temporal-port", strconv.Itoa(porttest.Free(t)), "--temporal-ui-port", strconv.Itoa(porttest.Free(t)))
-	cmd.Env = append(os.Environ(), "OVERWINTER_DRAIN_TIMEOUT=0s") // a test that ends waits for no turn
+	cmd.Env = append(os.Environ(), "OVERWINTER_DRAIN_TIMEOUT=0s") // an ending test does not wait for turns
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	require.NoError(t, cmd.Start())
@@ -49,7 +49,7 @@ func startSystem(t *testing.T) string {
 	return "http://" + api
 }
 
-// TestLiveSessions has clients of both protocols follow sessions of a system that runs.
+// TestLiveSessions makes clients of both protocols follow sessions of a running system.
 func TestLiveSessions(t *testing.T) {
 	t.Parallel()
 	api := startSystem(t)
@@ -65,7 +65,7 @@ func TestLiveSessions(t *testing.T) {
 	}
 }
 
-// TestARunOutlivesTheAPI kills the api, which dev starts again, while an agent of AG-UI follows a turn.
+// TestARunOutlivesTheAPI kills the api, which dev restarts, while an agent of AG-UI follows a turn.
 func TestARunOutlivesTheAPI(t *testing.T) {
 	t.Parallel()
 	api := startSystem(t)
@@ -83,7 +83,7 @@ func TestARunOutlivesTheAPI(t *testing.T) {
 	require.Contains(t, out, "# fail 0")
 }
 
-// TestThePageOfTheDocumentsIsTheTestedOne also has the page checked by the TypeScript compiler.
+// TestThePageOfTheDocumentsIsTheTestedOne also checks the page with the TypeScript compiler.
 func TestThePageOfTheDocumentsIsTheTestedOne(t *testing.T) {
 	t.Parallel()
 	document, err := os.ReadFile("../../docs/clients.md")

@@ -15,14 +15,15 @@ import (
 	"github.com/overwinter-dev/overwinter/test/npmtest"
 )
 
-// made are the directories of web/ that programs make.
+// made are the generated directories of web/.
 var made = []string{"node_modules", "dist", "out"}
 
 // Tree is a copy of web/ with its packages and tests compiled.
 type Tree struct{ Dir string }
 
-// Build returns a copy of web/, whose path from the working directory is source, that has been compiled. The same files are compiled
-// once, into the cache of the user: several tests need them.
+// Build returns a compiled copy of web/, whose path relative to the working directory is source.
+// The same files are compiled only once, into the cache of the user, because several tests need
+// them.
 func Build(t *testing.T, source string) Tree {
 	t.Helper()
 	modules := npmtest.InstallFrom(t, source, "web")
@@ -41,7 +42,7 @@ func Build(t *testing.T, source string) Tree {
 	return tree
 }
 
-// sources calls visit for each file and directory of web/ that programs do not make.
+// sources calls visit for each file and directory of web/ that is not generated.
 func sources(source string, visit func(rel string, entry fs.DirEntry) error) error {
 	return filepath.WalkDir(source, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -60,7 +61,7 @@ func sources(source string, visit func(rel string, entry fs.DirEntry) error) err
 	})
 }
 
-// digest is that of the names and contents of the sources.
+// digest returns the digest of the names and contents of the sources.
 func digest(t *testing.T, source string) []byte {
 	t.Helper()
 	sum := sha256.New()
@@ -90,7 +91,7 @@ func (tree Tree) copy(t *testing.T, source string) {
 	}))
 }
 
-// link gives the copy the installed packages, and those of web/ itself under their names.
+// link links the installed packages into the copy, and those of web/ itself under their names.
 func (tree Tree) link(t *testing.T, modules string) {
 	t.Helper()
 	ours := filepath.Join(tree.Dir, "node_modules", "@overwinter")
@@ -109,7 +110,7 @@ func (tree Tree) link(t *testing.T, modules string) {
 	}
 }
 
-// Run requires a program of the installed packages to succeed in the copy, and returns what it printed.
+// Run requires a program of the installed packages to succeed in the copy, and returns its output.
 func (tree Tree) Run(t *testing.T, env []string, name string, args ...string) string {
 	t.Helper()
 	return npmtest.Run(t, tree.Dir, env, filepath.Join("node_modules", ".bin", name), args...)
@@ -121,11 +122,13 @@ func (tree Tree) Node(t *testing.T, env []string, args ...string) string {
 	return npmtest.Run(t, tree.Dir, env, "node", args...)
 }
 
-// Browser is the environment with which test/out/live/browser.js has a browser: the Chromium of an npm package, or one that is installed
-// if that cannot run here, because of the processor or for lack of libraries. Without either it says why there is none.
+// Browser returns the environment with which test/out/live/browser.js finds a browser: the Chromium
+// of an npm package, or an installed one if that cannot run here because of the processor or
+// missing libraries. Without either it returns the reason.
 func (tree Tree) Browser(t *testing.T) (env []string, none string) {
 	t.Helper()
-	// The package unpacks it there, and takes what it finds for whole. Its own libraries are left packed: the browser crashes with them.
+	// The package unpacks the browser there, and assumes that existing files are complete. Its
+	// libraries stay packed, because the browser crashes with them.
 	env = []string{"TMPDIR=" + t.TempDir()}
 	probe := exec.CommandContext(t.Context(), "node", "--input-type=module", "-e",
 		`import c from "@sparticuz/chromium"; import { execFileSync } from "node:child_process"; execFileSync(await c.executablePath(), ["--version"])`)

@@ -1,3 +1,3 @@
-// Package web builds the packages of web/ as their users get them, and tests what needs no server. The tests against one are in
-// package test.
+// Package web builds the packages of web/ as users get them, and runs the tests that need no
+// server. The tests against a server are in package test.
 package web

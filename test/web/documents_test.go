@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheExamplesOfTheDocumentsAreTested: what docs/clients.md shows are the files that the tests run.
+// TestTheExamplesOfTheDocumentsAreTested checks that the examples in docs/clients.md are the files
+// that the tests run.
 func TestTheExamplesOfTheDocumentsAreTested(t *testing.T) {
 	t.Parallel()
 	document, err := os.ReadFile("../../docs/clients.md")

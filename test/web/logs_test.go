@@ -21,7 +21,8 @@ type logged struct {
 	Data           json.RawMessage `json:"data"`
 }
 
-// writeLogs writes the event log of every recording of every agent, and what the server's fold makes of it.
+// writeLogs writes the event log of every recording of every agent, and the result of the server's
+// fold.
 func writeLogs(t *testing.T, dir string) {
 	t.Helper()
 	for name, log := range recorded.Logs(t, "../..") {

@@ -21,7 +21,7 @@ func TestThePackages(t *testing.T) {
 		t.Parallel()
 		document, err := filepath.Abs("../../api/openapi.yaml")
 		require.NoError(t, err)
-		_, err = os.ReadFile(document) // go test runs the test again once it is another one
+		_, err = os.ReadFile(document) // go test reruns the test after a change
 		require.NoError(t, err)
 		const schema = "packages/client/src/schema.ts"
 		fresh := filepath.Join(t.TempDir(), "schema.ts")
