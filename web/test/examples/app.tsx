@@ -1,4 +1,5 @@
-// A page that shows one session: its conversation as it is written, what the agent asks, what waits, and the files.
+// A page that shows one session: its conversation as it is written, the agent's questions, the queue, and the
+// files.
 import type { Client } from "@overwinter/client";
 import { Conversation, OverwinterProvider, PromptBox, Questions, useFiles, useQueue, useSession } from "@overwinter/react";
 

@@ -1,4 +1,5 @@
-// Creates a session, answers what its agent asks, and prints what the agent writes, whatever happens to the connection.
+// Creates a session, answers its agent's questions, and prints the agent's text, even if the connection is
+// lost.
 import { createClient } from "@overwinter/client";
 
 const client = createClient({ baseUrl: process.env["OVERWINTER_API_URL"] ?? "http://127.0.0.1:8080" });

@@ -1,4 +1,5 @@
-// Uses the example in a real browser: creates a session, answers a question, and has the api killed while text arrives.
+// Uses the example in a real browser: creates a session, answers a question, and kills the api while text
+// arrives.
 import chromium from "@sparticuz/chromium";
 import { createClient } from "@overwinter/client";
 import assert from "node:assert/strict";
@@ -88,7 +89,7 @@ try {
   await page.type("textarea", `slow 50ms: ${words}`);
   await page.click("form:has(textarea) button");
   await shows(page, "[data-block=assistant_text][data-status=streaming]", "w20 ");
-  // The page may not be looked at while it says so.
+  // The page may be read too late to see this state.
   await page.evaluate(`{
     const status = document.querySelector("[role=status]");
     new MutationObserver(() => (window.lost ||= status.textContent.includes("reconnecting"))).observe(status, { childList: true, characterData: true, subtree: true });
@@ -109,7 +110,7 @@ try {
   await shows(page, "[role=status]", "ended");
   console.log(`${await browser.version()}, ${transport}: ${(await session.blocks()).conversations[0]?.blocks.length} blocks`);
 
-  /** The page has the blocks that the server has: each once, in order, with its text. */
+  /** The page has the same blocks as the server: each once, in order, with its text. */
   async function same(when: string): Promise<void> {
     const shown = await page.evaluate(`[...document.querySelectorAll("[data-id]")].map((e) => [e.dataset.id, e.dataset.status, e.dataset.block === "assistant_text" ? e.textContent : ""])`);
     const { conversations } = await session.blocks();

@@ -1,5 +1,6 @@
-// Follows a session whose connections are cut at random, and compares what was followed with what the server has.
-// Run by Go: OVERWINTER_API_URL is behind the proxy that cuts, OVERWINTER_DIRECT_URL is not. TRANSPORT is what it follows over.
+// Follows a session whose connections are cut at random, and compares the result with the server's state. Run
+// by Go: OVERWINTER_API_URL is the proxy that cuts connections, OVERWINTER_DIRECT_URL is the api itself.
+// TRANSPORT selects the transport.
 import { createClient, fold, isMarker, type Event, type Transport } from "@overwinter/client";
 import assert from "node:assert/strict";
 import { isDeepStrictEqual } from "node:util";
@@ -31,7 +32,7 @@ for await (const item of handle.follow({ onConnection: (state) => state === "los
     events.push(item);
     if (item.type === "turn_end") ended++;
   }
-  if (ended === prompts && caughtUp > 0) break; // cuts may keep it from catching up until all turns are over
+  if (ended === prompts && caughtUp > 0) break; // cuts may prevent it from catching up until all turns have ended
 }
 await submitted;
 
@@ -46,14 +47,14 @@ for (let i = 0; i < prompts; i++) {
   assert.equal(text?.length, 1, `the answer to prompt ${i}`);
 }
 
-// The store has read the same stream by itself.
+// The store has read the same stream independently.
 await until("the store has all", () => isDeepStrictEqual(plain(store.state.conversations), there) && store.state.queue.length === 0);
 store.watchFiles();
 await until("the files are there", () => store.state.files?.length === prompts);
 leave();
 store.close();
 
-// Continuing in the middle gives the rest.
+// Resuming in the middle yields the rest.
 const rest: number[] = [];
 for await (const item of direct.session(handle.id).follow({ after: 10 })) {
   if (item.type === "caught_up") break;

@@ -1,4 +1,4 @@
-// Prints the events of a session as it follows them, each on a line, until the session is over.
+// Prints the events of a session as it follows them, each on a line, until the session has ended.
 import { createClient, isMarker, type Transport } from "@overwinter/client";
 import assert from "node:assert/strict";
 

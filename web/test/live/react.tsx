@@ -80,7 +80,7 @@ function send(text: string): void {
   field.dispatchEvent(new dom.window.KeyboardEvent("keydown", { key: "Enter", bubbles: true, cancelable: true }));
 }
 
-/** What the agent has written, in the first page. */
+/** The agent's text in the first page. */
 function texts(): (string | null)[] {
   return [...$("[role=log]").querySelectorAll("[data-block=assistant_text]")].map((e) => e.textContent);
 }

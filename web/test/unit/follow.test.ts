@@ -5,7 +5,7 @@ import { clientOf, frame, marker, problem, stream, unreachable, type Answer } fr
 
 const end = marker("end", {});
 
-/** What is followed: the seq of events, and the types of markers with their data. */
+/** The followed items: the seq of events, and the types of markers with their data. */
 async function followed(answers: Answer[], options: Parameters<ReturnType<typeof clientOf>["client"]["session"]>[0] extends string ? object : never = {}) {
   const { client, requests } = clientOf(answers);
   const seen: unknown[] = [];

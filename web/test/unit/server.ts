@@ -1,4 +1,4 @@
-// A server in memory: what `fetch` returns to a client, request by request.
+// A server in memory: the responses that `fetch` returns to a client, request by request.
 import { createClient, type Client, type ClientOptions } from "@overwinter/client";
 
 export interface Request {
@@ -10,7 +10,7 @@ export interface Request {
 
 export type Answer = (request: Request, signal: AbortSignal | undefined) => Response | Promise<Response>;
 
-/** A client whose requests get these answers, in order; the last one answers all that follow. */
+/** A client whose requests get these responses, in order; the last one is repeated. */
 export function clientOf(answers: Answer[], options: Partial<ClientOptions> = {}): { client: Client; requests: Request[] } {
   const requests: Request[] = [];
   const fetch = async (input: string | URL | globalThis.Request, init: RequestInit = {}) => {
@@ -43,7 +43,7 @@ export const unreachable: Answer = () => {
   throw new TypeError("fetch failed");
 };
 
-/** A stream that has these texts and then closes, breaks, or stays open. */
+/** A stream that sends these texts and then closes, breaks, or stays open. */
 export function stream(texts: string[], end: "close" | "break" | "stay" = "close"): Answer {
   return (_, signal) => {
     const left = texts.map((t) => new TextEncoder().encode(t));

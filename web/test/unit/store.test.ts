@@ -4,7 +4,7 @@ import { clientOf, frame, json, marker, stream, unreachable, type Answer } from 
 
 const id = "ses_" + "0".repeat(32);
 
-/** Answers by path: a session with a queue, and a stream that stays open. */
+/** Responses by path: a session with a queue, and a stream that stays open. */
 function answer(prompts: unknown[], frames: string[]): Answer {
   return (request, signal) => {
     const path = new URL(request.url).pathname;

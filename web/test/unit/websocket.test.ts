@@ -3,7 +3,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { clientOf, json, problem, stream, type Answer } from "./server.js";
 
-/** What a WebSocket in memory does: messages as objects, `open` is false if the handshake is refused, and the code that it is closed with. */
+/**
+ * The script of a WebSocket in memory: messages as objects, `open` is false if the handshake is refused, and
+ * the code of the close.
+ */
 interface Script {
   open?: boolean;
   protocol?: string;

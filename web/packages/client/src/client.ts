@@ -23,8 +23,9 @@ export class Client {
   }
 
   /**
-   * Creates a session. The request is repeated if it fails on the way, and creates one session all the same. Files are those of
-   * its first prompt, and are sent as a form, as they are; `attachments` of the prompt are base64.
+   * Creates a session. The request is retried if the connection fails, and still creates only one session.
+   * `files` belong to its first prompt and are sent unchanged, as a form; `attachments` of the prompt are
+   * base64.
    */
   async createSession(body: SessionCreate, options: RequestOptions & { idempotencyKey?: string; files?: File[] } = {}): Promise<{ session: Session; handle: SessionHandle }> {
     const { idempotencyKey = newId("key"), files = [], headers, signal } = options;
@@ -42,8 +43,8 @@ export class Client {
   }
 
   /**
-   * Starts a run at a session or a bundle. The request is repeated if it fails on the way, and starts one run all the same. `wait` in the body
-   * has it answered when the run is over.
+   * Starts a run at a session or a bundle. The request is retried if the connection fails, and still starts
+   * only one run. With `wait` in the body, the response comes when the run has ended.
    */
   startRun(body: RunRequest, options: RequestOptions & { idempotencyKey?: string } = {}): Promise<Run> {
     const { idempotencyKey = newId("key"), headers, signal } = options;
@@ -55,12 +56,12 @@ export class Client {
     return this.#http.request("get", "/api/runs", { ...options, query });
   }
 
-  /** A run; with `wait`, such as `"20s"`, when it is over or the time is up. */
+  /** A run; with `wait`, such as `"20s"`, the response comes when it has ended or the time has passed. */
   getRun(runId: string, query: Query<"getRun"> = {}, options: RequestOptions = {}): Promise<Run> {
     return this.#http.request("get", "/api/runs/{runId}", { ...options, path: { runId }, query });
   }
 
-  /** Withdraws a run that waits, or interrupts one that is in progress. */
+  /** Withdraws a queued run, or interrupts one that is in progress. */
   cancelRun(runId: string, options: RequestOptions = {}): Promise<Run> {
     return this.#http.request("post", "/api/runs/{runId}/cancel", { ...options, path: { runId }, body: {} });
   }
@@ -109,8 +110,9 @@ export class SessionHandle {
   }
 
   /**
-   * Queues a prompt. The request is repeated if it fails on the way; its id, chosen here unless it is given, keeps the
-   * prompt from being stored twice. Files are sent as a form, as they are; `attachments` of the prompt are base64.
+   * Queues a prompt. The request is retried if the connection fails; the prompt's id, generated here unless
+   * it is given, prevents that the prompt is stored twice. Files are sent unchanged, as a form; `attachments`
+   * of the prompt are base64.
    */
   async prompt(prompt: string | PromptSubmit, options: RequestOptions & { files?: File[] } = {}): Promise<PromptAccepted> {
     const { files = [], ...request } = options;
@@ -121,7 +123,7 @@ export class SessionHandle {
     return (await response.json()) as PromptAccepted;
   }
 
-  /** An attachment of a prompt, or an image in the result of a tool, as the response with its bytes. */
+  /** An attachment of a prompt, or an image in the result of a tool: the response with its bytes. */
   attachment(attachmentId: string, options: RequestOptions = {}): Promise<Response> {
     return this.#http.send("get", "/api/sessions/{id}/attachments/{attachmentId}", { ...options, path: { id: this.id, attachmentId } });
   }
@@ -144,7 +146,7 @@ export class SessionHandle {
     return this.#http.request("put", "/api/sessions/{id}/prompts/{promptId}", { retry: true, ...options, path: { id: this.id, promptId }, body: { content } });
   }
 
-  /** Puts a queued prompt before all others that wait. */
+  /** Moves a queued prompt to the front of the queue. */
   promote(promptId: string, options: RequestOptions = {}): Promise<Prompt> {
     return this.#http.request("post", "/api/sessions/{id}/prompts/{promptId}/promote", { ...options, path: { id: this.id, promptId } });
   }
@@ -154,14 +156,18 @@ export class SessionHandle {
     return (await this.#http.request("post", "/api/sessions/{id}/queue/clear", { ...options, path: { id: this.id } })).promptIds;
   }
 
-  /** Requests a command. It is stored, and carried out when it is possible; an event `command` reports the result. */
+  /**
+   * Requests a command. It is stored, and carried out as soon as possible; an event `command` reports the
+   * result.
+   */
   command(command: Command, options: RequestOptions = {}): Promise<Session> {
     return this.#http.request("post", `/api/sessions/{id}/${command}`, { ...options, path: { id: this.id } });
   }
 
   /**
-   * Reverts the session to a bundle, files and memory together, or the agent alone to before a prompt: `revert({bundleId})`,
-   * `revert({promptId})`, and with `files` the other way round. An event `command` reports the result.
+   * Reverts the session to a bundle, with files and memory, or only the agent to its state before a prompt:
+   * `revert({bundleId})`, `revert({promptId})`; `files` overrides whether files are reverted. An event
+   * `command` reports the result.
    */
   revert(to: Revert, options: RequestOptions = {}): Promise<Session> {
     return this.#http.request("post", "/api/sessions/{id}/revert", { ...options, path: { id: this.id }, body: to });
@@ -176,7 +182,7 @@ export class SessionHandle {
     return this.#http.request("post", "/api/sessions/{id}/release", { retry: true, ...options, path: { id: this.id } });
   }
 
-  /** The whole conversation, all pages of it, and the position from which events continue it. */
+  /** The whole conversation, from all pages, and the position after which events continue it. */
   async blocks(options: RequestOptions = {}): Promise<{ conversations: Conversation[]; seq: number }> {
     const all = new Map<string, Conversation>();
     let seq = 0;
@@ -217,7 +223,7 @@ export class SessionHandle {
     return this.#http.request("get", "/api/sessions/{id}/files", { ...options, path: { id: this.id }, query });
   }
 
-  /** A file of the workspace, as the response with its bytes. */
+  /** A file of the workspace: the response with its bytes. */
   file(path: string, options: RequestOptions = {}): Promise<Response> {
     return this.#http.send("get", "/api/sessions/{id}/files/{path}", { ...options, path: { id: this.id, path } });
   }
@@ -242,7 +248,10 @@ export class SessionHandle {
     return this.#http.request("get", "/api/sessions/{id}/screenshots", { ...options, path: { id: this.id }, query });
   }
 
-  /** A token with which a page reads the streams of this session for 15 minutes, as `?token=`. For a server that has the key. */
+  /**
+   * A token for reading the streams of this session from a page for 15 minutes, as `?token=`. Only for
+   * clients with the key.
+   */
   streamToken(options: RequestOptions = {}): Promise<StreamToken> {
     return this.#http.request("post", "/api/sessions/{id}/stream-tokens", { retry: true, ...options, path: { id: this.id } });
   }
@@ -261,7 +270,7 @@ function formOf(field: string, value: unknown, files: File[]): FormData {
   return form;
 }
 
-/** An id that no other client chooses. Unlike `crypto.randomUUID` it is available to pages without TLS. */
+/** A unique id. Unlike `crypto.randomUUID`, it is available to pages without TLS. */
 export function newId(prefix: string): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return `${prefix}-${Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("")}`;

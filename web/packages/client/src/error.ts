@@ -1,9 +1,9 @@
 import type { Problem } from "./types.js";
 
-/** The codes of the API, and `unreachable` for a response that is no problem document. */
+/** The codes of the API, and `unreachable` for a response that is not a problem document. */
 export type ErrorCode = Problem["code"] | "unreachable";
 
-/** What the server answers instead of a result. `code` is stable; `detail` is for people. */
+/** An error response of the server. `code` is stable; `detail` is for people. */
 export class OverwinterError extends Error {
   override readonly name = "OverwinterError";
   readonly code: ErrorCode;
@@ -11,7 +11,7 @@ export class OverwinterError extends Error {
   readonly detail: string;
   /** The invalid fields of the request, each with the rule that it breaks. */
   readonly errors: readonly { field: string; message: string }[];
-  /** Seconds to wait before the request is sent again, if the server says so. */
+  /** Seconds to wait before a retry, if the server sent them. */
   readonly retryAfter: number | undefined;
 
   constructor(problem: { code: ErrorCode; status: number; detail: string; errors?: Problem["errors"]; retryAfter?: number | undefined }) {
@@ -37,7 +37,7 @@ export async function errorOf(response: Response): Promise<OverwinterError> {
   try {
     body = (await response.json()) as Partial<Problem>;
   } catch {
-    // A proxy's page, or a connection that broke.
+    // A proxy's page, or a broken connection.
   }
   return new OverwinterError({
     code: body.code ?? "unreachable",

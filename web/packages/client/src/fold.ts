@@ -2,7 +2,10 @@ import type { Block, Conversation, Event } from "./types.js";
 
 const main = "main";
 
-/** The conversations that events make, the main one first: what `GET …/blocks` returns after the last of them. */
+/**
+ * The conversations that result from events, the main one first, as `GET …/blocks` returns them after the
+ * last event.
+ */
 export function fold(events: Iterable<Event>): readonly Conversation[] {
   const folder = new Folder();
   for (const event of events) folder.add(event);
@@ -10,14 +13,14 @@ export function fold(events: Iterable<Event>): readonly Conversation[] {
 }
 
 /**
- * Folds events into conversations, as they arrive. Conversations and blocks that it has returned never change: what a
- * later event changes is another object, and the rest is the same object.
+ * Folds events into conversations, as they arrive. Returned conversations and blocks never change: a later
+ * event creates new objects for changed parts, and unchanged parts stay the same objects.
  */
 export class Folder {
   #threads = new Map<string, Thread>([[main, new Thread(main)]]);
   #shown: readonly Conversation[] | undefined;
 
-  /** Starts with conversations that were read from the server; the events after their position come next. */
+  /** Starts with conversations read from the server; the events after their position follow. */
   constructor(conversations: Iterable<Conversation> = []) {
     for (const { id, blocks } of conversations) {
       const thread = this.#thread(id);
@@ -25,7 +28,7 @@ export class Folder {
     }
   }
 
-  /** Folds in the next event. Events that are not about blocks, or about unknown blocks, change nothing. */
+  /** Applies the next event. Events that are not about blocks, or about unknown blocks, change nothing. */
   add(event: Event): void {
     switch (event.type) {
       case "block_start":
@@ -48,7 +51,7 @@ export class Folder {
     this.#shown = undefined;
   }
 
-  /** What has been folded so far. */
+  /** The current conversations. */
   get conversations(): readonly Conversation[] {
     this.#shown ??= Array.from(this.#threads.values(), (t) => t.conversation);
     return this.#shown;
@@ -106,7 +109,7 @@ function withText(block: Block, delta: string): Block {
 
 type Updates = Extract<Event, { type: "block_update" }>["data"]["updates"];
 
-/** A block with the updates that its type has. A tool's kind replaces all that says what the call is about. */
+/** A block with the updates that its type has. A tool's kind replaces all fields that describe the call. */
 function withUpdates(block: Block, updates: Updates): Block {
   const next: Record<string, unknown> = { ...block };
   const take = (...names: (keyof Updates)[]) => {

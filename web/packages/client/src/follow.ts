@@ -10,21 +10,27 @@ export interface FollowOptions {
   /** Yield the events after this position; `latest` skips all that are stored. Default: 0, the beginning. */
   after?: number | "latest";
   signal?: AbortSignal | undefined;
-  /** What the events come over. They are the same. Default: that of the client, which is `sse` unless it says otherwise. */
+  /**
+   * The transport. The events are the same for each. Default: that of the client, which is `sse` by default.
+   */
   transport?: Transport | undefined;
-  /** Milliseconds without a byte after which a connection is given up. Default: 45000, three heartbeats of the server. */
+  /**
+   * Milliseconds without a byte after which a connection is closed. Default: 45000, three heartbeats of the
+   * server.
+   */
   silence?: number;
-  /** Is called when the connection is made or lost, with the error if there is one. */
+  /** Called when the connection is opened or lost, with the error if there is one. */
   onConnection?: (state: "open" | "lost", error?: unknown) => void;
 }
 
 const markers = ["caught_up", "gap", "end"];
 
 /**
- * Yields the events of a session, each once and in order, and the markers of its stream. It connects again until the
- * session is over or the signal is aborted, which throws the signal's reason. What the server refuses is thrown: an
- * OverwinterError with the code `position_gone` if events after `after` have been deleted. It reads from the network
- * only as fast as its caller reads from it; a WebSocket is closed while 4 MiB wait for the caller, and opened again after them.
+ * Yields the events of a session, each once and in order, and the markers of its stream. It reconnects until
+ * the session has ended or the signal is aborted, which throws the signal's reason. Refusals of the server
+ * are thrown, for example an OverwinterError with the code `position_gone` if events after `after` have been
+ * deleted. It reads from the network only as fast as its caller consumes the events; a WebSocket is closed
+ * while 4 MiB wait for the caller, and reopened afterwards.
  */
 export async function* follow(http: Http, sessionId: string, options: FollowOptions = {}): AsyncGenerator<StreamItem, void, undefined> {
   const position = new Position(options.after ?? 0);
@@ -60,7 +66,7 @@ class Position {
     this.seq = after === "latest" ? undefined : after;
   }
 
-  /** What of an item is new. A hole that the server does not announce is a gap too. */
+  /** The new part of an item. Missing positions that the server does not announce are a gap too. */
   *take(item: StreamItem): Generator<StreamItem> {
     if (!isMarker(item)) {
       if (this.seq !== undefined && item.seq <= this.seq) return;
@@ -112,7 +118,7 @@ async function* overSSE(http: Http, sessionId: string, position: Position, optio
     const parser = new SSEParser();
     for (;;) {
       const { done, value } = await watchdog.during(reader.read());
-      if (done) return; // a message that has not ended comes again, whole
+      if (done) return; // an incomplete message is received again, whole
       for (const message of parser.push(decoder.decode(value, { stream: true }))) yield itemOf(message);
     }
   } finally {

@@ -4,29 +4,31 @@ import type { paths } from "./schema.js";
 import type { StreamToken } from "./types.js";
 
 export interface ClientOptions {
-  /** Where the API is, such as `https://overwinter.example.com`. In a browser, `""` is the page's own origin. */
+  /**
+   * URL of the API, such as `https://overwinter.example.com`. In a browser, `""` is the page's own origin.
+   */
   baseUrl: string;
   /** Sent as `Authorization: Bearer KEY`. */
   apiKey?: string;
   /** Another `fetch`, for example with credentials of an application. */
   fetch?: typeof fetch;
-  /** How sessions are followed, unless a call says otherwise. Default: `sse`. */
+  /** The transport for following sessions, unless a call overrides it. Default: `sse`. */
   transport?: Transport;
-  /** Another `WebSocket`, such as that of the package `ws` where the runtime has none (Node before 22). */
+  /** Another `WebSocket`, such as that of the package `ws` if the runtime has none (Node before 22). */
   WebSocket?: WebSocketConstructor;
   /**
-   * Returns a stream token of a session, for a page that has no key; called before each connection to a stream. Without it
-   * the client that has a key makes tokens for WebSockets by itself, which cannot send headers.
+   * Returns a stream token of a session, for a page without a key; called before each connection to a stream.
+   * Without this function, a client with a key creates the tokens for WebSockets, which cannot send headers.
    */
   streamToken?: (sessionId: string, signal?: AbortSignal) => string | Promise<string>;
-  /** How often a request that may be repeated is sent at most. Default: 4. */
+  /** Maximum number of attempts of a request that may be retried. Default: 4. */
   attempts?: number;
 }
 
-/** How the events of a session reach the client. */
+/** The transport for the events of a session. */
 export type Transport = "sse" | "websocket";
 
-/** What the client uses of a WebSocket. */
+/** The part of a WebSocket that the client uses. */
 export interface WebSocketLike {
   readonly protocol: string;
   // Every runtime has its own types of events.
@@ -61,11 +63,11 @@ type Body<O> = O extends { requestBody: { content: { "application/json": infer T
 export interface RequestOptions {
   signal?: AbortSignal | undefined;
   headers?: Record<string, string>;
-  /** Send the request again if it fails on the way or the server is unavailable. Default: GET alone. */
+  /** Retry the request if the connection fails or the server is unavailable. Default: only for GET. */
   retry?: boolean;
 }
 
-/** What an operation is given: the parts that the OpenAPI document names, and the options of every request. */
+/** The input of an operation: the parts that the OpenAPI document names, and the options of every request. */
 export type Input<O> = RequestOptions & Given<"path", Part<O, "path">> & Given<"query", Part<O, "query">> & Body<O>;
 
 interface Loose extends RequestOptions {
@@ -90,7 +92,10 @@ export class Http {
     return (text === "" ? undefined : JSON.parse(text)) as Result<OperationOf<P, M>>;
   }
 
-  /** Sends a request until it is answered, as often as its options allow; an answer that is no success is thrown. */
+  /**
+   * Sends a request until it gets a response, as often as its options allow; throws if the response is not a
+   * success.
+   */
   async send(method: Method, path: string, input: Loose = {}): Promise<Response> {
     const repeat = input.retry ?? method === "get";
     const backoff = new Backoff(200, 5_000);
@@ -111,20 +116,20 @@ export class Http {
     return this.#options.transport ?? "sse";
   }
 
-  /** The query with the token of a stream, for a client that has a function for it. */
+  /** The query with a stream token, if the client has a function for it. */
   async tokenQuery(sessionId: string, signal?: AbortSignal): Promise<{ token?: string }> {
     const { apiKey, streamToken } = this.#options;
     return streamToken && !apiKey ? { token: await streamToken(sessionId, signal) } : {};
   }
 
-  /** What WebSockets are made with. */
+  /** The constructor for WebSockets. */
   webSocket(): WebSocketConstructor {
     const made = this.#options.WebSocket ?? (globalThis.WebSocket as WebSocketConstructor | undefined);
     if (!made) throw new TypeError("this runtime has no WebSocket: pass one as the option WebSocket of the client");
     return made;
   }
 
-  /** Opens a WebSocket. Its handshake has no headers: the token is in its address. */
+  /** Opens a WebSocket. Its handshake has no headers, so the token is in the URL. */
   async socket(path: string, values: Record<string, string>, query: Record<string, unknown>, protocol: string, signal?: AbortSignal): Promise<WebSocketLike> {
     const { baseUrl, apiKey, streamToken } = this.#options;
     const WebSocket = this.webSocket();
@@ -137,12 +142,12 @@ export class Http {
     return new WebSocket(url.href, [protocol]);
   }
 
-  /** Forgets the token that the client made for a session. */
+  /** Discards the token that the client created for a session. */
   dropToken(sessionId: string): void {
     this.#tokens.delete(sessionId);
   }
 
-  /** A token that is valid for another minute at least. */
+  /** A token that is valid for at least another minute. */
   async #ownToken(sessionId: string, signal: AbortSignal | undefined): Promise<string> {
     let made = this.#tokens.get(sessionId);
     if (!made || Date.parse(made.expiresAt) < Date.now() + 60_000) {
@@ -158,7 +163,7 @@ export class Http {
     if (apiKey) headers.set("Authorization", `Bearer ${apiKey}`);
     let body: string | FormData | undefined;
     if (input.body instanceof FormData) {
-      body = input.body; // its boundary is in the header that fetch adds
+      body = input.body; // fetch adds the header with the boundary
     } else if (input.body !== undefined) {
       headers.set("Content-Type", "application/json");
       body = JSON.stringify(input.body);

@@ -4,17 +4,17 @@ export interface Message {
   data: string;
 }
 
-/** The longest message: several times what the largest event takes. */
+/** Maximum length of a message: several times that of the largest event. */
 const maxMessage = 32 << 20;
 
-/** Reads server-sent events from pieces of text, of any size. It holds the message that has not ended yet, and no more. */
+/** Reads server-sent events from pieces of text, of any size. It buffers only the incomplete message. */
 export class SSEParser {
   #line: string[] = [];
   #length = 0;
   #event = "";
   #data: string[] = [];
 
-  /** The messages that end in this piece. */
+  /** The messages that this piece completes. */
   *push(piece: string): Generator<Message> {
     let start = 0;
     for (let end = piece.indexOf("\n"); end >= 0; end = piece.indexOf("\n", start)) {

@@ -8,16 +8,19 @@ import type { Transport } from "./http.js";
 import type { Conversation, Event, Prompt, Question, Session, StreamItem } from "./types.js";
 
 /**
- * `loading` until the conversation is there, `live` while its stream is open, `reconnecting` in between, `ended` when
- * nothing will follow, `failed` when the server refuses.
+ * `loading` until the conversation has been read, `live` while the stream is open, `reconnecting` in between,
+ * `ended` when no event will follow, `failed` when the server refuses.
  */
 export type Connection = "loading" | "live" | "reconnecting" | "ended" | "failed";
 
-/** A prompt that is not over. */
+/** An unfinished prompt. */
 export interface QueueItem {
   id: string;
   ordinal: number;
-  /** Prompts that wait run in the order of rank and, within it, of ordinal. Absent unless it was promoted: 0. */
+  /**
+   * Queued prompts run in the order of rank and, with the same rank, of ordinal. Absent unless it was
+   * promoted: 0.
+   */
   rank?: number;
   status: Prompt["status"];
   /** Absent if only its place is known. */
@@ -25,26 +28,26 @@ export interface QueueItem {
   author?: string;
 }
 
-/** A file of the workspace, as far as events say it. */
+/** A file of the workspace, as described by events. */
 export interface StoredFile {
   path: string;
   size: number;
   modifiedAt: string;
 }
 
-/** What a store knows. States never change; parts that are the same in the next state are the same objects. */
+/** The state of a store. States are immutable; unchanged parts of the next state are the same objects. */
 export interface SessionState {
   readonly connection: Connection;
-  /** Why the connection is `failed` or `reconnecting`. */
+  /** The reason why the connection is `failed` or `reconnecting`. */
   readonly error: Error | undefined;
   readonly session: Session | undefined;
   /** The main conversation first, then those of subagents. */
   readonly conversations: readonly Conversation[];
-  /** The prompts that are not over, in order. */
+  /** The unfinished prompts, in order. */
   readonly queue: readonly QueueItem[];
-  /** The questions that wait for an answer, oldest first. */
+  /** The open questions, oldest first. */
   readonly questions: readonly Question[];
-  /** The files of the workspace by path; undefined until they have been read, which `watchFiles` asks for. */
+  /** The files of the workspace by path; undefined until they have been read, which `watchFiles` requests. */
   readonly files: readonly StoredFile[] | undefined;
 }
 
@@ -58,14 +61,17 @@ const initial: SessionState = {
   files: undefined,
 };
 
-/** How long the stream stays open after the last subscriber has left: another view of the session may come. */
+/**
+ * How long the stream stays open after the last subscriber has left, because another view of the session may
+ * follow.
+ */
 const linger = 2_000;
 
 /** Events after which the session is read again. */
 const sessionEvents = ["status", "title", "settings", "command", "turn_start", "turn_end", "queue", "question", "question_resolved", "setup"];
 
 /**
- * Keeps the present state of a session for its subscribers, from one stream however many they are. The stream is open
+ * Keeps the current state of a session for any number of subscribers, from one stream. The stream is open
  * while there are subscribers. The state starts with `GET …/blocks` and continues with the events after it.
  */
 export class SessionStore {
@@ -99,17 +105,20 @@ export class SessionStore {
     this.#transport = transport;
   }
 
-  /** The present state: the same object until something changes. */
+  /** The current state: the same object until something changes. */
   get state(): SessionState {
     return this.#state;
   }
 
-  /** The state before anything is known, which is what a server renders. */
+  /** The initial state, which a server renders. */
   get initial(): SessionState {
     return initial;
   }
 
-  /** Calls listener after every change. The first subscriber opens the stream; returns how to leave. */
+  /**
+   * Calls listener after every change. The first subscriber opens the stream. Returns a function that
+   * unsubscribes.
+   */
   subscribe = (listener: () => void): (() => void) => {
     this.#listeners.add(listener);
     clearTimeout(this.#lingering);
@@ -123,7 +132,7 @@ export class SessionStore {
     };
   };
 
-  /** Closes the stream. The state stays; the next subscriber starts again. */
+  /** Closes the stream. The state stays; the next subscriber reopens the stream. */
   close(): void {
     clearTimeout(this.#lingering);
     this.#stop?.abort();
@@ -132,18 +141,18 @@ export class SessionStore {
     this.#onClose?.();
   }
 
-  /** Reads the list of files once there is a stream, which keeps it up to date from then on. */
+  /** Reads the list of files once the stream is open, which then keeps it up to date. */
   watchFiles(): void {
     this.#filesWanted = true;
     if (this.#loaded && this.#stop) this.#wantFiles(this.#stop.signal);
   }
 
-  /** Reads the list of files if it is wanted, not there, and not being read. */
+  /** Reads the list of files if it is requested, missing, and not being read. */
   #wantFiles(signal: AbortSignal): void {
     if (this.#filesWanted && !this.#files && !this.#changesOfFiles) void this.#readFiles(signal);
   }
 
-  /** Reads the list of files. A read that has begun later makes its result obsolete. */
+  /** Reads the list of files. A later read makes its result obsolete. */
   async #readFiles(signal: AbortSignal): Promise<void> {
     const changes: Event[] = (this.#changesOfFiles = []);
     try {
@@ -157,7 +166,7 @@ export class SessionStore {
       for (const event of changes) this.#file(event);
       this.#changed();
     } catch {
-      // The next connection, or the end of the next turn, tries again.
+      // The next connection, or the end of the next turn, retries.
     } finally {
       if (this.#changesOfFiles === changes) this.#changesOfFiles = undefined;
     }
@@ -185,8 +194,10 @@ export class SessionStore {
     }
   }
 
-  /** Reads everything that the events continue, and returns the position from which they do. The position comes first: what is
-   *  read after it may be newer, which the events in between make it again. */
+  /**
+   * Reads the initial state, and returns the position after which events continue it. The position is read
+   * first: data that is read later may be newer, and the events in between are applied again.
+   */
   async #load(signal: AbortSignal): Promise<number> {
     const { conversations, seq } = await this.handle.blocks({ signal });
     const session = await this.handle.get({ signal });
@@ -223,7 +234,7 @@ export class SessionStore {
     this.#changed();
   }
 
-  /** Takes in an item of the stream; false if everything has to be read again. */
+  /** Applies an item of the stream; false if everything must be read again. */
   #take(item: StreamItem, signal: AbortSignal): boolean {
     if (isMarker(item)) {
       if (item.type === "gap") return false;
@@ -285,7 +296,7 @@ export class SessionStore {
     else this.#files?.set(path, { path, size, modifiedAt: event.at });
   }
 
-  /** Reads the session again: once more if it changes meanwhile, and not at the same time. */
+  /** Reads the session again. Reads do not overlap; a change during a read causes another one. */
   async #readSession(signal: AbortSignal): Promise<void> {
     this.#stale = true;
     if (this.#reading) return;
@@ -304,7 +315,7 @@ export class SessionStore {
     }
   }
 
-  /** Makes the next state when the events that have arrived together are folded in. */
+  /** Creates the next state after all events that arrived together are applied. */
   #changed(): void {
     this.#flushing ??= setTimeout(() => {
       this.#flushing = undefined;
@@ -322,7 +333,7 @@ export class SessionStore {
   }
 }
 
-/** Things by id, and sorted as an array that stays the same until one of them changes. */
+/** A collection by id, with a sorted array that stays the same object until an item changes. */
 class Table<T> {
   #byId = new Map<string, T>();
   #items: readonly T[] | undefined;
@@ -357,7 +368,7 @@ function over(status: Prompt["status"]): boolean {
   return status !== "queued" && status !== "processing";
 }
 
-/** What is processed comes first, and then what waits, in its order. */
+/** The processed prompts come first, followed by the queued ones in their order. */
 function byTurn(a: QueueItem, b: QueueItem): number {
   const waits = (i: QueueItem) => (i.status === "queued" ? 1 : 0);
   return waits(a) - waits(b) || (a.rank ?? 0) - (b.rank ?? 0) || a.ordinal - b.ordinal;

@@ -29,7 +29,7 @@ export type BlockType = Block["type"];
 /** The main conversation, or that of a subagent. */
 export type Conversation = Schemas["Conversation"];
 
-/** An event of a session's log, discriminated by `type`. Newer servers may send other types: ignore them. */
+/** An event of a session's log, discriminated by `type`. Newer servers may send other types; ignore them. */
 export type Event = Schemas["Event"];
 
 /** Markers of a stream are not events: they have no `seq`. */

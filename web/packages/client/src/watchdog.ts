@@ -1,4 +1,4 @@
-/** Watchdog limits how long the server takes, and not how long the caller does. */
+/** Watchdog limits the time that the server takes, not the time of the caller. */
 export class Watchdog {
   constructor(
     private readonly milliseconds: number,

@@ -4,18 +4,18 @@ import type { Http, WebSocketLike } from "./http.js";
 import type { StreamItem } from "./types.js";
 import { Watchdog } from "./watchdog.js";
 
-/** The sub-protocol whose messages are events as server-sent events have them. */
+/** The subprotocol whose messages are the events of the server-sent event stream. */
 const protocol = "overwinter.events.v1";
 
-/** How many characters of messages wait for the program at most, but for the last one. */
+/** Maximum number of characters of messages that wait for the program, without the last one. */
 const maxWaiting = 4 << 20;
 
-/** The close code of a token that has expired. */
+/** The close code for an expired token. */
 const tokenExpired = 4401;
 
 /**
- * One WebSocket, until it breaks. The position is that of what has been yielded. A WebSocket cannot be read at the pace of a
- * program: it is closed while too many messages wait, and opened again after them.
+ * One WebSocket, until it breaks. The position is that of the last yielded item. A WebSocket has no
+ * backpressure, so it is closed while too many messages wait, and reopened afterwards.
  */
 export async function* overWebSocket(http: Http, sessionId: string, position: { seq: number | undefined }, options: FollowOptions): AsyncGenerator<StreamItem> {
   for (let first = true; ; first = false) {
@@ -47,7 +47,10 @@ export async function* overWebSocket(http: Http, sessionId: string, position: { 
   }
 }
 
-/** Opens a WebSocket whose messages go to inbox. Browsers say nothing about a handshake that is refused: the same request without one does. */
+/**
+ * Opens a WebSocket whose messages go to inbox. Browsers do not report why a handshake was refused, so the
+ * same request is made without one.
+ */
 async function opened(http: Http, sessionId: string, position: { seq: number | undefined }, inbox: Inbox, signal: AbortSignal): Promise<void> {
   const socket = await http.socket("/api/sessions/{id}/ws", { id: sessionId }, { after: position.seq ?? "latest" }, protocol, signal);
   if (await inbox.attach(socket)) {
@@ -60,25 +63,25 @@ async function opened(http: Http, sessionId: string, position: { seq: number | u
   throw new Error("the WebSocket could not be opened");
 }
 
-/** Throws why the server refuses to be followed from a position, if it does. */
+/** Throws the server's error if it refuses to stream from a position. */
 async function explain(http: Http, sessionId: string, position: { seq: number | undefined }, signal: AbortSignal): Promise<void> {
   const query = { after: position.seq ?? "latest", limit: 1, ...(await http.tokenQuery(sessionId, signal)) };
   const response = await http.send("get", "/api/sessions/{id}/events", { path: { id: sessionId }, query, headers: { Accept: "application/json" }, signal, retry: false });
   await response.text();
 }
 
-/** The item of a message; undefined for those about the connection, and for the answers to requests. */
+/** The item of a message; undefined for messages about the connection and for responses to requests. */
 function itemOf(text: string): StreamItem | undefined {
   const message = JSON.parse(text) as { type: string; seq?: number };
   const marker = message.type === "caught_up" || message.type === "gap" || message.type === "end";
   return marker || message.seq !== undefined ? (message as StreamItem) : undefined;
 }
 
-/** The messages of a WebSocket that the program has not taken yet. */
+/** The messages of a WebSocket that the program has not consumed yet. */
 class Inbox {
   /** The close code. */
   code = 1006;
-  /** Whether the connection was closed because too much waits. */
+  /** Whether the connection was closed because too many messages wait. */
   full = false;
   #socket: WebSocketLike | undefined;
   #messages: string[] = [];
@@ -101,7 +104,7 @@ class Inbox {
       };
       socket.onopen = () => resolve(true);
       socket.onmessage = (event: { data: unknown }) => this.#push(String(event.data));
-      socket.onerror = () => ended(1006); // Node 20 closes nothing after a handshake that was refused
+      socket.onerror = () => ended(1006); // Node 20 sends no close event after a refused handshake
       socket.onclose = (event: { code?: number }) => ended(event.code ?? 1006);
       if (this.#failure) resolve(false);
     });
@@ -118,7 +121,7 @@ class Inbox {
     this.#changed?.();
   }
 
-  /** The next message; undefined once there is none and none will come. */
+  /** The next message; undefined at the end. */
   async next(): Promise<string | undefined> {
     for (;;) {
       if (this.#failure) throw this.#failure.reason;

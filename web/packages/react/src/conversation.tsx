@@ -14,13 +14,13 @@ export interface ConversationProps {
   sessionId: string;
   /** `main`, or the id of a subagent. */
   conversationId?: string;
-  /** What it is called by assistive technology. Default: `Conversation`. */
+  /** Its accessible name. Default: `Conversation`. */
   label?: string;
-  /** Other components for types of blocks. Keep the object outside of components, or in a memo. */
+  /** Custom components for types of blocks. Keep the object outside of components, or in a memo. */
   components?: BlockRenderers;
 }
 
-/** A conversation, as it is written. */
+/** A conversation, updated as it is written. */
 export function Conversation({ sessionId, conversationId = "main", label = "Conversation", components }: ConversationProps) {
   const above = useContext(Renderers);
   const blocks = useBlocks(sessionId, conversationId);
@@ -32,7 +32,7 @@ export function Conversation({ sessionId, conversationId = "main", label = "Conv
   return <Renderers.Provider value={components ?? above}>{list}</Renderers.Provider>;
 }
 
-/** One block, shown by the renderer of its type. Nothing for types that are newer than this library. */
+/** One block, shown by the renderer of its type. Renders nothing for unknown types. */
 export const Block = memo(function Block({ block, sessionId }: { block: AnyBlock; sessionId: string }) {
   const own = useContext(Renderers);
   const Renderer = (own[block.type] ?? defaults[block.type]) as ComponentType<{ block: AnyBlock; sessionId: string }> | undefined;
@@ -49,7 +49,7 @@ function Text({ block }: { block: { content?: string } }) {
   return <div style={asWritten}>{block.content ?? ""}</div>;
 }
 
-/** JSON of an agent; a text is shown as it is written. */
+/** JSON of an agent; a string is shown without quotes. */
 function Value({ value }: { value: unknown }) {
   if (value === undefined || value === null) return null;
   return <pre>{typeof value === "string" ? value : JSON.stringify(value, null, 2)}</pre>;

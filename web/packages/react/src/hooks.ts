@@ -10,7 +10,10 @@ function usePart<K extends keyof SessionState>(sessionId: string, part: K): Sess
   return useSyncExternalStore(store.subscribe, () => store.state[part], () => store.initial[part]);
 }
 
-/** A session, the state of its stream, and what can be done with it. The functions stay the same between renders. */
+/**
+ * A session, the state of its stream, and functions for its commands. The functions stay the same between
+ * renders.
+ */
 export function useSession(sessionId: string): {
   session: Session | undefined;
   connection: Connection;
@@ -46,7 +49,7 @@ export function useBlocks(sessionId: string, conversationId = "main"): readonly 
   return useConversations(sessionId).find((c) => c.id === conversationId)?.blocks ?? none;
 }
 
-/** The prompts that are not over, in order; and whether they are held. */
+/** The unfinished prompts, in order, and whether the queue is held. */
 export function useQueue(sessionId: string): {
   queue: readonly QueueItem[];
   held: boolean;
@@ -68,7 +71,7 @@ export function useQueue(sessionId: string): {
   return { queue, held, ...calls };
 }
 
-/** The questions that wait for an answer, oldest first. */
+/** The open questions, oldest first. */
 export function useQuestions(sessionId: string): { questions: readonly Question[]; answer: (questionId: string, answer: Answer) => Promise<Question> } {
   const { handle } = useStore(sessionId);
   const questions = usePart(sessionId, "questions");
@@ -76,7 +79,7 @@ export function useQuestions(sessionId: string): { questions: readonly Question[
   return { questions, answer };
 }
 
-/** The files of the workspace by path, undefined until they are read; and how to read one. */
+/** The files of the workspace by path, undefined until they are read, and a function that reads one. */
 export function useFiles(sessionId: string): { files: readonly StoredFile[] | undefined; read: (path: string) => Promise<Response> } {
   const store = useStore(sessionId);
   const files = usePart(sessionId, "files");

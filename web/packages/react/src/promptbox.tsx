@@ -10,13 +10,13 @@ export interface PromptBoxProps {
   submit?: string;
 }
 
-/** A form that submits prompts. Enter submits, and Shift+Enter begins a new line. */
+/** A form that submits prompts. Enter submits, and Shift+Enter inserts a new line. */
 export function PromptBox({ sessionId, label = "Prompt", submit = "Send" }: PromptBoxProps) {
   const { session, prompt } = useSession(sessionId);
   const field = useId();
   const [sending, setSending] = useState(false);
   const [error, setError] = useState<Error>();
-  // A text that could not be sent keeps its id, so that it is not run twice if the server has it.
+  // A text that could not be sent keeps its id, so that it does not run twice if the server has received it.
   const unsent = useRef({ content: "", id: "" });
   const over = session?.status === "terminated";
 

@@ -1,7 +1,7 @@
 import type { Client, SessionStore, Transport } from "@overwinter/client";
 import { createContext, useContext, useMemo, type ReactNode } from "react";
 
-/** The stores of the sessions that are shown: one for each, however many components show it. */
+/** The stores of the shown sessions: one for each session, shared by all components. */
 class Stores {
   #byId = new Map<string, SessionStore>();
 
@@ -23,8 +23,8 @@ class Stores {
 const Context = createContext<Stores | undefined>(undefined);
 
 /**
- * Gives the hooks and components below it a client. Keep the client outside of components, or in a memo. Sessions are followed over
- * `transport`; by default that of the client.
+ * Provides a client to the hooks and components below it. Keep the client outside of components, or in a
+ * memo. `transport` is used for following sessions; the default is that of the client.
  */
 export function OverwinterProvider({ client, transport, children }: { client: Client; transport?: Transport; children?: ReactNode }) {
   const stores = useMemo(() => new Stores(client, transport), [client, transport]);

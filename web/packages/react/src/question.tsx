@@ -4,11 +4,11 @@ import { useQuestions } from "./hooks.js";
 
 export interface QuestionProps {
   question: AnyQuestion;
-  /** Sends the answer. What it rejects with is shown. */
+  /** Sends the answer. If it rejects, the error is shown. */
   onAnswer: (answer: Answer) => Promise<unknown>;
 }
 
-/** All questions of a session that wait for an answer. */
+/** All open questions of a session. */
 export function Questions({ sessionId }: { sessionId: string }) {
   const { questions, answer } = useQuestions(sessionId);
   return (
@@ -27,7 +27,7 @@ const permissions = [
   { answer: "reject", label: "Reject" },
 ] as const;
 
-/** What an agent asks, with a form for the answer. */
+/** A question of an agent, with a form for the answer. */
 export function Question({ question, onAnswer }: QuestionProps) {
   const title = useId();
   const [sending, setSending] = useState(false);
