@@ -1,4 +1,4 @@
-// Package agentmessage has the messages that agents send to sessions: to their own, to the one that it was forked from,
+// Package agentmessage has the messages that agents send to sessions: to their own, to its parent,
 // and to its forks.
 package agentmessage
 
@@ -8,7 +8,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// AuthorPrefix is what the author of a prompt begins with that the agent of a session has sent; the id of the session follows.
+// AuthorPrefix is the prefix of the author of a prompt that an agent has sent; the id of the
+// agent's session follows.
 const AuthorPrefix = "agent:"
 
 // The sessions that an agent names without their id.
@@ -27,7 +28,7 @@ type Message struct {
 	RequestID string // of that prompt
 }
 
-// Relation is what a session is to another one.
+// Relation is the relation of a session to another one.
 type Relation string
 
 // The relations of the sender of a message to the session that gets it.
@@ -37,8 +38,8 @@ const (
 	RelationFork   Relation = "fork"
 )
 
-// Prompt is the prompt that the message is for a session, to which its sender has a relation. A message from another session says
-// where it comes from, so that the agent can answer.
+// Prompt returns the message as a prompt for a session to which its sender has the given relation.
+// A message from another session names its sender, so that the agent can answer.
 func (m Message) Prompt(sessionID string, sender Relation) session.Prompt {
 	content := m.Content
 	if sender != RelationSelf {

@@ -12,7 +12,7 @@ type property struct {
 	schema   map[string]any
 }
 
-// object is the schema of an input with these properties.
+// object returns the schema of an input with these properties.
 func object(properties ...property) json.RawMessage {
 	all, required := map[string]any{}, []string{}
 	for _, p := range properties {
@@ -52,12 +52,12 @@ func choice(name, description string, values ...string) property {
 	return property{name: name, schema: map[string]any{"type": "string", "description": description, "enum": values}}
 }
 
-// objects is an optional list of objects with these properties.
+// objects returns an optional property for a list of objects with these properties.
 func objects(name, description string, most int, properties ...property) property {
 	return property{name: name, schema: map[string]any{"type": "array", "description": description, "maxItems": most, "items": object(properties...)}}
 }
 
-// list is an optional list of texts.
+// list returns an optional property for a list of strings.
 func list(name, description string, most, each int) property {
 	return property{name: name, schema: map[string]any{
 		"type": "array", "description": description, "maxItems": most, "items": map[string]any{"type": "string", "minLength": 1, "maxLength": each},

@@ -19,8 +19,9 @@
 //
 //   - A stream is one AG-UI run. A prompt may take several: one until each question, one for each client that attaches.
 //   - Everything that is opened is closed before the run ends.
-//   - The protocol cannot remove or change what is closed. Where the conversation does, Stale reports it, and the
-//     stream continues with another snapshot. Clients then keep the reasoning that they have if the snapshot has none: the
-//     protocol says so.
-//   - An encoder keeps no text of messages: of each block that it has shown it keeps a hash, for at most maxShown blocks.
+//   - The protocol cannot remove or change closed items. If the conversation does, Stale reports
+//     it, and the stream continues with another snapshot. As the protocol specifies, clients keep
+//     their reasoning if the snapshot has none.
+//   - An encoder keeps no text of messages, only a hash of each shown block, for at most maxShown
+//     blocks.
 package agui

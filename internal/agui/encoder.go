@@ -13,10 +13,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/resource"
 )
 
-// maxShown is how many blocks an encoder knows before it wants another snapshot.
+// maxShown is the number of blocks that an encoder tracks before it requires another snapshot.
 const maxShown = 2 * MaxSnapshotMessages
 
-// Encoder makes the events of one AG-UI run. It is not safe for concurrent use.
+// Encoder creates the events of one AG-UI run. It is not safe for concurrent use.
 type Encoder struct {
 	threadID string
 	runID    string
@@ -37,7 +37,7 @@ type Encoder struct {
 
 type key struct{ conversationID, blockID string }
 
-// userKey is before the id of a user's message in the place of a block's id.
+// userKey is the prefix of keys for a user's message, which has an id instead of a block.
 const userKey = "user "
 
 // entity is a block that is open in the stream.
@@ -49,11 +49,12 @@ type entity struct {
 	input   json.RawMessage
 	started bool // of a call
 
-	text maphash.Hash // of a text: what has been sent
+	text maphash.Hash // of a text: the part that was sent
 	sent int
 }
 
-// NewEncoder returns the encoder of a run that ends with a prompt. An empty one is over: the run ends with its snapshot.
+// NewEncoder returns the encoder of a run that ends with a prompt. Without a prompt, the run ends
+// with its snapshot.
 func NewEncoder(threadID, runID, promptID string) *Encoder {
 	return &Encoder{
 		threadID: threadID, runID: runID, promptID: promptID,
@@ -69,10 +70,11 @@ func (e *Encoder) Start() []Event {
 // Over reports that the run has ended.
 func (e *Encoder) Over() bool { return e.over }
 
-// Stale reports that another snapshot must follow: something has changed that the client has as complete.
+// Stale reports that another snapshot must follow, because something changed that was complete for
+// the client.
 func (e *Encoder) Stale() bool { return e.stale || len(e.shown) > maxShown }
 
-// Miss reports that events are not kept any more: another snapshot must follow.
+// Miss records that events were deleted, so another snapshot must follow.
 func (e *Encoder) Miss() { e.stale = true }
 
 // Asked reports whether the agent has asked a question since the last call.
@@ -209,7 +211,8 @@ func owner(conversationID string) string {
 	return conversationID
 }
 
-// known reports whether a block has been shown and is closed. If it is another one now, the stream is stale.
+// known reports whether a block has been shown and is closed. If it has changed since, the stream
+// is stale.
 func (e *Encoder) known(k key, now digest, complete bool) bool {
 	have, ok := e.shown[k]
 	if ok && (!complete || have != now) {
@@ -218,7 +221,7 @@ func (e *Encoder) known(k key, now digest, complete bool) bool {
 	return ok
 }
 
-// block takes a block that starts or is complete.
+// block handles a block that starts or is complete.
 func (e *Encoder) block(conversationID string, b conversation.Block, complete bool) {
 	k := keyOf(conversationID, b)
 	complete = complete || !b.Status.Open()
@@ -255,7 +258,8 @@ func (e *Encoder) block(conversationID string, b conversation.Block, complete bo
 	}
 }
 
-// user shows what a person, or another agent, has said. The message of a prompt is shown once, whatever its runs.
+// user shows a message of a person or of another agent. The message of a prompt is shown once, even
+// if it has several runs.
 func (e *Encoder) user(k key, b conversation.Block) {
 	id := cmp.Or(b.PromptID, b.ID)
 	said := key{k.conversationID, userKey + id}
@@ -317,7 +321,8 @@ func (e *Encoder) text(o *entity, more string) {
 	e.emit(Event{Type: kind, MessageID: o.id, Delta: more, SubagentRunID: owner(o.conversationID)})
 }
 
-// changed reports whether a call has been shown whole. If it has another name or input now, the stream is stale.
+// changed reports whether a call has been shown completely. If its name or input has changed since,
+// the stream is stale.
 func (e *Encoder) changed(k key, name string, input json.RawMessage) bool {
 	have, ok := e.shown[k]
 	if ok && (name != "" && hash(name) != have.name || len(input) > 0 && hash(arguments(input)) != have.content) {
@@ -326,8 +331,9 @@ func (e *Encoder) changed(k key, name string, input json.RawMessage) bool {
 	return ok
 }
 
-// call takes what is known of a call. Its input cannot be changed once it is sent, which is when a tool that runs is reported
-// with it. What an agent reports before is often provisional.
+// call handles the current state of a call. Its input cannot be changed once it is sent, which
+// happens when the running tool is reported with it, because earlier reports of an agent are often
+// provisional.
 func (e *Encoder) call(o *entity, name string, input json.RawMessage, status conversation.BlockStatus) {
 	if o.started && name != "" && name != o.name {
 		e.stale = true // the client has the other name
@@ -367,7 +373,7 @@ func (e *Encoder) update(conversationID string, d conversation.BlockUpdate) {
 	e.subagent(conversation.Block{ID: d.BlockID, SubagentID: u.SubagentID, Name: u.Name, Status: cmp.Or(u.Status, conversation.Running)})
 }
 
-// close ends what is open of a block. It does nothing if the block is closed.
+// close ends the open items of a block. It does nothing if the block is closed.
 func (e *Encoder) close(o *entity) {
 	i := slices.Index(e.open, o)
 	if i < 0 {
@@ -393,7 +399,7 @@ func (e *Encoder) close(o *entity) {
 	e.shown[o.key] = digest{content: o.text.Sum64()}
 }
 
-// result shows what a tool has returned. Its call is complete then.
+// result shows the result of a tool, which completes its call.
 func (e *Encoder) result(k key, b conversation.Block) {
 	for _, o := range e.open {
 		if o.kind == conversation.ToolUse && o.id == b.ToolUseID {
@@ -406,7 +412,7 @@ func (e *Encoder) result(k key, b conversation.Block) {
 	e.emit(Event{Type: "TOOL_CALL_RESULT", MessageID: b.ID, ToolCallID: b.ToolUseID, Role: "tool", Content: &text, SubagentRunID: owner(k.conversationID)})
 }
 
-// subagent takes what is known of a subagent. Its block may name its conversation late.
+// subagent handles the current state of a subagent. Its block may name its conversation late.
 func (e *Encoder) subagent(b conversation.Block) {
 	if b.SubagentID != "" {
 		e.blocks[b.ID] = b.SubagentID
@@ -441,7 +447,7 @@ func (e *Encoder) closeBlocks() {
 	}
 }
 
-// closeAll ends everything that is open. Subagents end with an outcome, or successfully.
+// closeAll ends all open items. Subagents end with an outcome, or successfully.
 func (e *Encoder) closeAll(outcome *Outcome) {
 	e.closeBlocks()
 	var ids []string

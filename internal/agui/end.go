@@ -10,7 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Finish ends the run of a prompt that has its outcome, or of no prompt.
+// Finish ends the run of a prompt that has an outcome, or of no prompt.
 func (e *Encoder) Finish(p resource.PromptJSON) []Event {
 	e.out, e.at = nil, 0
 	e.prompt = p
@@ -21,7 +21,7 @@ func (e *Encoder) Finish(p resource.PromptJSON) []Event {
 	return e.out
 }
 
-// Interrupt ends the run with questions that wait. There is at least one.
+// Interrupt ends the run with open questions, at least one.
 func (e *Encoder) Interrupt(questions []resource.QuestionJSON) []Event {
 	e.out, e.at = nil, 0
 	outcome := &Outcome{Type: "interrupt"}

@@ -36,14 +36,14 @@ type Event struct {
 	Value json.RawMessage `json:"value,omitempty"`
 }
 
-// Outcome is why a run or a subagent ended.
+// Outcome is the outcome of a run or a subagent.
 type Outcome struct {
 	Type         string      `json:"type"` // of a run: success, interrupt, cancelled; of a subagent: suspended
 	Interrupts   []Interrupt `json:"interrupts,omitempty"`
 	InterruptIDs []string    `json:"interruptIds,omitempty"`
 }
 
-// Interrupt is a question that waits for an answer.
+// Interrupt is an open question.
 type Interrupt struct {
 	ID             string          `json:"id"`
 	Reason         string          `json:"reason"` // permission, question
@@ -54,7 +54,7 @@ type Interrupt struct {
 	Metadata       json.RawMessage `json:"metadata,omitempty"`
 }
 
-// TokenUsage is what a run has used.
+// TokenUsage is the usage of a run.
 type TokenUsage struct {
 	Model        string `json:"model,omitempty"`
 	InputTokens  int64  `json:"inputTokens"`
@@ -85,7 +85,7 @@ type FunctionCall struct {
 	Arguments string `json:"arguments"`
 }
 
-// AppendSSE appends events as a stream has them.
+// AppendSSE appends events in the format of the stream.
 func AppendSSE(dst []byte, events []Event) []byte {
 	for _, e := range events {
 		dst = append(dst, "data: "...)
@@ -95,7 +95,7 @@ func AppendSSE(dst []byte, events []Event) []byte {
 	return dst
 }
 
-// encode returns the JSON of a value of which every part is known to marshal.
+// encode returns the JSON of a value that always marshals.
 func encode(v any) json.RawMessage {
 	data, err := conversation.Encode(v)
 	if err != nil {

@@ -14,20 +14,20 @@ const (
 	MaxSnapshotMessages = 10_000
 )
 
-// Snapshot collects the conversation so far, of which it keeps the newest messages that fit, and the message of one prompt
-// in any case.
+// Snapshot collects the conversation so far. It keeps the newest messages that fit, and always the
+// message of one prompt.
 type Snapshot struct {
 	promptID string
 	prompt   *item // the message of the prompt, if it would have been dropped
 	items    []item
 	bytes    int
 	dropped  int
-	older    bool            // blocks before the first were left out
+	older    bool            // blocks before the first were omitted
 	users    map[string]bool // ids of the user's messages
 	reached  bool            // the prompt has a message
 }
 
-// item is a block of a snapshot: a message, or one that the stream shows after it.
+// item is a block of a snapshot: a message, or a block that the stream shows after it.
 type item struct {
 	conversationID string
 	block          conversation.Block // without content that message has
@@ -37,8 +37,8 @@ type item struct {
 	bytes          int
 }
 
-// NewSnapshot returns an empty snapshot for the run of a prompt, of a conversation of which so many of the oldest blocks are left out;
-// promptID may be empty.
+// NewSnapshot returns an empty snapshot for the run of a prompt. omitted is the number of the
+// conversation's oldest blocks that are not added; promptID may be empty.
 func NewSnapshot(promptID string, leftOut int64) *Snapshot {
 	return &Snapshot{promptID: promptID, dropped: int(leftOut), older: leftOut > 0, users: map[string]bool{}}
 }
@@ -86,8 +86,8 @@ func (s *Snapshot) Add(conversationID string, b conversation.Block) {
 	s.add(it, len(it.message))
 }
 
-// AddPrompt adds the message of the prompt if it has not reached the agent: at the end, or in front if it has begun and blocks are
-// left out, as its message is one of them.
+// AddPrompt adds the message of the prompt if no block has it: at the end, or in front if the
+// prompt has begun and blocks are omitted, because its message is then one of them.
 func (s *Snapshot) AddPrompt(content string, begun bool) {
 	if s.reached || s.promptID == "" {
 		return
@@ -125,7 +125,7 @@ func (s *Snapshot) add(it item, bytes int) {
 	}
 }
 
-// each calls f for every item that is kept.
+// each calls f for every kept item.
 func (s *Snapshot) each(f func(*item)) {
 	if s.prompt != nil {
 		f(s.prompt)
@@ -135,7 +135,7 @@ func (s *Snapshot) each(f func(*item)) {
 	}
 }
 
-// appendSSE appends the snapshot as a stream has it.
+// appendSSE appends the snapshot in the format of the stream.
 func (s *Snapshot) appendSSE(dst []byte) []byte {
 	if s.dropped > 0 {
 		dst = AppendSSE(dst, []Event{{Type: "CUSTOM", Name: "messages_left_out", Value: encode(map[string]int{"count": s.dropped})}})
@@ -155,7 +155,7 @@ func (s *Snapshot) appendSSE(dst []byte) []byte {
 	return append(dst, "]}\n\n"...)
 }
 
-// digest is what is kept of a block that has been shown.
+// digest returns the hash that is kept of a shown block.
 type digest struct{ name, content uint64 }
 
 var seed = maphash.MakeSeed()
@@ -175,10 +175,10 @@ func digestOf(b conversation.Block) digest {
 
 const unnamedTool = "tool"
 
-// callID is the id of the call that a tool_use block shows.
+// callID returns the id of the call that a tool_use block shows.
 func callID(b conversation.Block) string { return cmp.Or(b.ToolUseID, b.ID) }
 
-// plain is the text of a JSON string, and any other JSON unchanged.
+// plain returns the text of a JSON string, and any other JSON unchanged.
 func plain(raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {

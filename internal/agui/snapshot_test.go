@@ -11,7 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// Of a conversation whose oldest blocks were not read, the prompt's message is in front if its turn has begun.
+// If the oldest blocks of the conversation were not read, the prompt's message is in front if its
+// turn has begun.
 func TestASnapshotOfTheEndOfAConversation(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -22,7 +23,7 @@ func TestASnapshotOfTheEndOfAConversation(t *testing.T) {
 	}{
 		{0, true, "said asked", 0},  // it has not reached the agent yet
 		{7, false, "said asked", 7}, // it waits
-		{7, true, "asked said", 6},  // its message is one of those that were left out
+		{7, true, "asked said", 6},  // its message is one of the omitted ones
 		{0, false, "said asked", 0},
 	} {
 		s := agui.NewSnapshot("p1", c.leftOut)

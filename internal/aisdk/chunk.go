@@ -47,7 +47,7 @@ type Chunk struct {
 	ProviderMetadata *ProviderMetadata `json:"providerMetadata,omitempty"`
 }
 
-// ProviderMetadata says which block a part shows.
+// ProviderMetadata names the block that a part shows.
 type ProviderMetadata struct {
 	Overwinter BlockMetadata `json:"overwinter"`
 }
@@ -66,19 +66,19 @@ type Metadata struct {
 	Usage     *Usage   `json:"usage,omitempty"`
 	CostUSD   *float64 `json:"costUsd,omitempty"`
 	Status    string   `json:"status,omitempty"` // of the prompt
-	Reason    string   `json:"reason,omitempty"` // why it ended so
+	Reason    string   `json:"reason,omitempty"` // the reason for its outcome
 	// Seq is the position in the session's log at which the turn began, and finally that at which it ended.
 	Seq int64 `json:"seq,omitempty"`
 }
 
-// Usage is what a turn has used.
+// Usage is the usage of a turn.
 type Usage struct {
 	InputTokens  int64 `json:"inputTokens"`
 	OutputTokens int64 `json:"outputTokens"`
 	ToolCalls    int64 `json:"toolCalls,omitempty"`
 }
 
-// AppendSSE appends chunks as a stream has them.
+// AppendSSE appends chunks in the format of the stream.
 func AppendSSE(dst []byte, chunks []Chunk) []byte {
 	for _, c := range chunks {
 		dst = append(dst, "data: "...)
@@ -88,7 +88,7 @@ func AppendSSE(dst []byte, chunks []Chunk) []byte {
 	return dst
 }
 
-// encode returns the JSON of a value of which every part is known to marshal.
+// encode returns the JSON of a value that always marshals.
 func encode(v any) json.RawMessage {
 	data, err := conversation.Encode(v)
 	if err != nil {

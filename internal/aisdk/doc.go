@@ -1,5 +1,6 @@
-// Package aisdk shows turns as assistant messages of Vercel's AI SDK: the chunks of its UI message stream, version 1, which
-// useChat reads, and the messages that these chunks lead to. It is pure.
+// Package aisdk shows turns as assistant messages of Vercel's AI SDK: the chunks of its UI message
+// stream, version 1, which useChat reads, and the messages that result from these chunks. It is
+// pure.
 //
 //	events of a session ──Encoder──▶ chunks ──▶ SSE, for a turn that runs
 //	blocks of a session ──Encoder──▶ chunks ──Assembler──▶ messages, for a page that is opened
@@ -25,11 +26,13 @@
 //
 // # Invariants
 //
-//   - The chunks follow from the events alone: every stream of a turn that is read from its start has the same ones. A stream
-//     starts with the turn, never in its middle: useChat rebuilds the message of a stream that it resumes.
-//   - A model's answer and the calls of tools in it are a step. Within its step any change of a block can be expressed: where the
-//     stream has no chunk for it, as for a block that the agent removes, reset-step is followed by the present state of the step.
-//     A block of an earlier step that is removed stays in the message, and data-removed names it.
-//   - An encoder keeps the content of the present step, not of the turn.
+//   - The chunks depend only on the events, so every stream of a turn that is read from its start
+//     has the same ones. A stream always starts with the turn, because useChat rebuilds the message
+//     of a stream that it resumes.
+//   - A model's answer and the tool calls in it are a step. Within its step any change of a block
+//     can be expressed: if the stream has no chunk for it, as for a block that the agent removes,
+//     reset-step is followed by the current state of the step. A block of an earlier step that is
+//     removed stays in the message, and data-removed names it.
+//   - An encoder keeps only the content of the current step.
 //   - Every text and every call is closed when the run ends.
 package aisdk

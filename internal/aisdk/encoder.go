@@ -15,21 +15,22 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// replyID is the id of the message that answers a prompt.
+// replyID returns the id of the message that answers a prompt.
 func replyID(promptID string) string { return "reply-" + promptID }
 
 // maxLastText bounds the text of a subagent in its part; GET …/blocks has its conversation.
 const maxLastText = 2 << 10
 
-// Encoder makes the chunks of one prompt's turn. Give it the events of the session's log, in order, from the prompt's submission or
-// from its first turn_start on. It is not safe for concurrent use.
+// Encoder creates the chunks of one prompt's turn. It needs the events of the session's log, in
+// order, from the prompt's submission or from its first turn_start on. It is not safe for
+// concurrent use.
 type Encoder struct {
 	turn    event.Turn
 	session string
 	running bool // in a step
 	ended   bool // finish has been sent
 
-	// The present step.
+	// The current step.
 	parts  []part
 	blocks map[string]part
 
@@ -50,7 +51,7 @@ type subagent struct {
 	Status     conversation.BlockStatus `json:"status"`
 	Output     json.RawMessage          `json:"output,omitempty"`
 	ToolCalls  int                      `json:"toolCalls"`      // that it has completed
-	Text       string                   `json:"text,omitempty"` // what it said last, at most maxLastText
+	Text       string                   `json:"text,omitempty"` // its last text, at most maxLastText
 
 	blockID string
 }
@@ -74,8 +75,8 @@ func (e *Encoder) Start() []Chunk {
 // Over reports whether the stream is complete.
 func (e *Encoder) Over() bool { return e.ended }
 
-// Gap returns the chunk that stands for events that are not kept any more. If they were compacted, later events have all that the
-// message needs, and the chunk is not part of it.
+// Gap returns the chunk for deleted events. If they were compacted, later events have everything
+// that the message needs, and the chunk is not part of it.
 func (e *Encoder) Gap(from, to int64, compacted bool) []Chunk {
 	return []Chunk{{Type: "data-gap", Data: encode(map[string]int64{"from": from, "to": to}), Transient: compacted}}
 }
@@ -100,7 +101,7 @@ func (e *Encoder) Next(ev eventlog.Event) ([]Chunk, error) {
 	return e.out, nil
 }
 
-// Finish returns the end of the stream of a prompt that has its outcome.
+// Finish returns the end of the stream of a prompt that has an outcome.
 func (e *Encoder) Finish(p resource.PromptJSON, seq int64) []Chunk {
 	e.out = nil
 	e.turn.Prompt = p
@@ -110,7 +111,7 @@ func (e *Encoder) Finish(p resource.PromptJSON, seq int64) []Chunk {
 
 func (e *Encoder) emit(chunks ...Chunk) { e.out = append(e.out, chunks...) }
 
-// transient passes an event on that is of interest as it happens and is not part of the message.
+// transient passes on an event that is shown when it happens but is not part of the message.
 func (e *Encoder) transient(ev eventlog.Event) {
 	e.emit(Chunk{Type: "data-" + ev.Type, Data: ev.Data, Transient: true})
 }
@@ -204,7 +205,7 @@ func (e *Encoder) mayBeginStep() {
 	}
 }
 
-// endStep closes what is open.
+// endStep closes all open parts.
 func (e *Encoder) endStep() {
 	if !e.running {
 		return
@@ -247,7 +248,8 @@ func (m *Metadata) usage(u resource.UsageJSON) {
 	m.CostUSD = u.CostUSD
 }
 
-// finish ends the stream. The metadata precedes an error, since useChat reads nothing after that.
+// finish ends the stream. The metadata precedes an error, because useChat reads nothing after an
+// error.
 func (e *Encoder) finish(seq int64) {
 	e.endStep()
 	e.ended = true
@@ -269,7 +271,7 @@ func (e *Encoder) finish(seq int64) {
 	e.emit(Chunk{Type: "finish", FinishReason: reason})
 }
 
-// add appends a part to the step, known by its block if it has one.
+// add appends a part to the step, indexed by its block if it has one.
 func (e *Encoder) add(blockID string, p part) {
 	e.parts = append(e.parts, p)
 	if blockID != "" {
@@ -288,7 +290,7 @@ func (e *Encoder) addData(id string, c Chunk) {
 	e.emit(c)
 }
 
-// reset replaces the step by what it is now.
+// reset replaces the step by its current state.
 func (e *Encoder) reset() {
 	e.emit(Chunk{Type: "reset-step"})
 	for _, p := range e.parts {
@@ -296,7 +298,7 @@ func (e *Encoder) reset() {
 	}
 }
 
-// block takes a block that starts or is complete.
+// block handles a block that starts or is complete.
 func (e *Encoder) block(conversationID string, b conversation.Block, complete bool) {
 	if conversationID != "" && conversationID != conversation.Main {
 		if complete {
@@ -329,7 +331,7 @@ func (e *Encoder) block(conversationID string, b conversation.Block, complete bo
 	}
 }
 
-// text shows a text as b has it.
+// text shows the text of b.
 func (e *Encoder) text(kind string, b conversation.Block, complete bool) {
 	p, ok := e.blocks[b.ID].(*textPart)
 	if !ok {
@@ -413,7 +415,7 @@ func (e *Encoder) blockRemoved(conversationID, id string) {
 	e.reset()
 }
 
-// toolUse shows a call as b has it.
+// toolUse shows the call of b.
 func (e *Encoder) toolUse(b conversation.Block) {
 	p, ok := e.blocks[b.ID].(*toolPart)
 	if !ok {
@@ -426,7 +428,7 @@ func (e *Encoder) toolUse(b conversation.Block) {
 	e.toolChange(p, b)
 }
 
-// toolChange shows what of a call has changed.
+// toolChange shows the changes of a call.
 func (e *Encoder) toolChange(p *toolPart, b conversation.Block) {
 	p.status = b.Status
 	same := cmp.Or(b.Name, p.name) == p.name && string(p.input) == string(b.Input)
@@ -441,7 +443,7 @@ func (e *Encoder) toolChange(p *toolPart, b conversation.Block) {
 	first := p.input == nil
 	p.input = b.Input
 	e.emit(p.called())
-	if !first { // which has replaced what followed
+	if !first { // which has replaced the following parts
 		e.emit(p.chunks()[2:]...)
 	}
 }
@@ -454,7 +456,7 @@ func (e *Encoder) called(p *toolPart) {
 	}
 }
 
-// call returns the call of an id in the present step; nil if it is not there.
+// call returns the call with an id in the current step; nil if it is not there.
 func (e *Encoder) call(callID string) *toolPart {
 	for _, p := range e.parts {
 		if tool, ok := p.(*toolPart); ok && tool.callID == callID {
@@ -488,7 +490,7 @@ func (e *Encoder) toolResult(b conversation.Block) {
 	}
 }
 
-// output shows what a call has returned.
+// output shows the result of a call.
 func (e *Encoder) output(c Chunk) {
 	if p := e.call(c.ToolCallID); p != nil {
 		e.called(p)
@@ -548,7 +550,7 @@ func (e *Encoder) subagentOf(blockID string) *subagent {
 	return nil
 }
 
-// subagentPart shows a subagent as b has it.
+// subagentPart shows the subagent of b.
 func (e *Encoder) subagentPart(b conversation.Block) {
 	s := e.subagentOf(b.ID)
 	if s == nil {
@@ -577,7 +579,7 @@ func (e *Encoder) subagentUpdate(s *subagent, u conversation.Updates) {
 	e.addData(s.blockID, Chunk{Type: "data-subagent", Data: encode(s)})
 }
 
-// subagentBlock takes a block of a subagent's conversation.
+// subagentBlock handles a block of a subagent's conversation.
 func (e *Encoder) subagentBlock(conversationID string, b conversation.Block) {
 	s := e.subagents[conversationID]
 	if s == nil {

@@ -44,19 +44,19 @@ type Part struct {
 	ProviderMetadata *ProviderMetadata `json:"providerMetadata,omitempty"`
 }
 
-// Approval is what became of the request for permission to make a call.
+// Approval is the decision about the permission for a call.
 type Approval struct {
 	ID       string `json:"id"`
 	Approved *bool  `json:"approved,omitempty"`
 	Reason   string `json:"reason,omitempty"`
 }
 
-// UserMessage is the message of a prompt.
+// UserMessage returns the message of a prompt.
 func UserMessage(promptID, text string) Message {
 	return Message{ID: promptID, Role: "user", Parts: []*Part{{Type: "text", Text: &text}}}
 }
 
-// Assembler builds the message that chunks lead to, as the AI SDK does.
+// Assembler builds the message from chunks, as the AI SDK does.
 type Assembler struct {
 	Message Message
 }
@@ -66,7 +66,7 @@ func NewAssembler() *Assembler {
 	return &Assembler{Message: Message{Role: "assistant", Metadata: &Metadata{}, Parts: []*Part{}}}
 }
 
-// Add takes the next chunks.
+// Add applies the next chunks.
 func (a *Assembler) Add(chunks []Chunk) {
 	for _, c := range chunks {
 		a.add(c)
@@ -114,7 +114,7 @@ func (a *Assembler) add(c Chunk) {
 	}
 }
 
-// step is the index of the first part of the present step.
+// step is the index of the first part of the current step.
 func (a *Assembler) step() int {
 	for i, p := range slices.Backward(a.Message.Parts) {
 		if p.Type == "step-start" {
@@ -124,7 +124,7 @@ func (a *Assembler) step() int {
 	return 0
 }
 
-// text is the part of a block that is streaming.
+// text returns the part of a streaming block.
 func (a *Assembler) text(id string) *Part {
 	for _, p := range slices.Backward(a.Message.Parts) {
 		if p.Text != nil && p.State == "streaming" && p.ProviderMetadata.Overwinter.BlockID == id {
@@ -147,7 +147,7 @@ func (a *Assembler) data(c Chunk) {
 	a.Message.Parts = append(a.Message.Parts, &Part{Type: c.Type, ID: c.ID, Data: c.Data})
 }
 
-// tool takes a chunk of a call that has been made.
+// tool applies a chunk of an existing call.
 func (a *Assembler) tool(c Chunk) {
 	for _, p := range slices.Backward(a.Message.Parts) {
 		if p.Type != "dynamic-tool" || p.ToolCallID != c.ToolCallID && (p.Approval == nil || p.Approval.ID != c.ApprovalID) {
@@ -190,8 +190,9 @@ func (m *Metadata) merge(n Metadata) {
 	}
 }
 
-// Reply is the message that answers a prompt, as far as blocks show it: those of its runs, the main conversation first; and the
-// questions of these runs, oldest first, each after the call that it is about, or where it was asked.
+// Reply returns the message that answers a prompt, built from the blocks of its runs, the main
+// conversation first, and from the questions of these runs, oldest first, each after its call, or
+// where it was asked.
 func Reply(sessionID string, p resource.PromptJSON, blocks []Located, questions []question.Question) Message {
 	e, a := NewEncoder(sessionID, p.ID), NewAssembler()
 	a.Add(e.Start())
@@ -233,7 +234,7 @@ func Reply(sessionID string, p resource.PromptJSON, blocks []Located, questions 
 	return a.Message
 }
 
-// asked takes a question as its events have shown it: when it was asked, and how it ended.
+// asked adds a question as its events have shown it: when it was asked, and how it ended.
 func (e *Encoder) asked(q question.Question) {
 	open := q
 	open.Status, open.Answer, open.Reason, open.ResolvedAt = question.Open, nil, "", time.Time{}

@@ -8,7 +8,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// part is a part of the present step. Its chunks methods return all that leads to its present state.
+// part is a part of the current step. Its chunks method returns all chunks that result in its
+// current state.
 type part interface {
 	chunks() []Chunk
 }
@@ -98,7 +99,7 @@ func (p *toolPart) chunks() []Chunk {
 	return out
 }
 
-// outputOf returns the chunk of what a tool has returned so far; false for nothing.
+// outputOf returns the chunk with the result of a tool so far; false if there is none.
 func outputOf(callID string, b conversation.Block) (Chunk, bool) {
 	c := Chunk{Type: "tool-output-available", ToolCallID: callID, Output: b.Output}
 	switch {
@@ -118,7 +119,7 @@ func outputError(callID, text string) Chunk {
 	return Chunk{Type: "tool-output-error", ToolCallID: callID, ErrorText: text}
 }
 
-// plain is the text of a JSON string, and any other JSON unchanged.
+// plain returns the text of a JSON string, and any other JSON unchanged.
 func plain(raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {

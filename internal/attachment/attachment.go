@@ -1,16 +1,19 @@
 package attachment
 
-// Bounds of what is stored with a session.
+// Bounds of the data stored with a session.
 const (
 	// MaxBytes is the largest attachment.
 	MaxBytes = 10 << 20
-	// MaxPromptBytes bounds the attachments of a prompt together, and MaxPromptFiles their number.
+	// MaxPromptBytes bounds the total size of the attachments of a prompt, and MaxPromptFiles their
+	// number.
 	MaxPromptBytes = 50 << 20
 	MaxPromptFiles = 20
-	// MaxPromptsBytes bounds the attachments of all prompts of a session together, and MaxPromptsFiles their number.
+	// MaxPromptsBytes bounds the total size of the attachments of all prompts of a session, and
+	// MaxPromptsFiles their number.
 	MaxPromptsBytes = 1 << 30
 	MaxPromptsFiles = 10_000
-	// MaxImagesBytes bounds the images in results of tools of a session together. Further ones are not stored.
+	// MaxImagesBytes bounds the total size of the images in tool results of a session. Further ones
+	// are not stored.
 	MaxImagesBytes = 512 << 20
 	// MaxImages bounds their number.
 	MaxImages = 10_000
@@ -30,7 +33,7 @@ type Attachment struct {
 	Data []byte
 }
 
-// Batch is what an attempt at a run stores.
+// Batch has the attachments that an attempt at a run stores.
 type Batch struct {
 	SessionID   string
 	RunID       string

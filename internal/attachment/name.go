@@ -11,10 +11,10 @@ import (
 // MaxNameBytes bounds the name of a file.
 const MaxNameBytes = 255
 
-// devices are names that some systems keep for devices, whatever their extension.
+// devices are names that some systems reserve for devices, with any extension.
 var devices = regexp.MustCompile(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)
 
-// CheckName says what is wrong with the name of a file that a client has sent; empty if nothing is.
+// CheckName returns the error in the name of a file that a client has sent; empty for a valid name.
 func CheckName(name string) string {
 	switch {
 	case name == "":
@@ -33,7 +33,7 @@ func CheckName(name string) string {
 	return ""
 }
 
-// unprintable reports whether a character changes how others are shown, or is none.
+// unprintable reports whether a character changes the display of others, or is invalid.
 func unprintable(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r)
 }

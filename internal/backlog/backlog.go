@@ -1,5 +1,5 @@
-// Package backlog has what is read of all sessions at once: what waits, what is due, and how many there are. The relay,
-// the reconciler, the shutdown and the gauges use it.
+// Package backlog has the rows that are read for all sessions at once: waiting work, due work, and
+// counts. The relay, the reconciler, the shutdown and the gauges use it.
 package backlog
 
 import (
@@ -8,47 +8,47 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Count is how many sessions of an agent have a status.
+// Count is the number of sessions of an agent with a status.
 type Count struct {
 	Status   session.State
 	Agent    string
 	Sessions int64
 }
 
-// Unfinished is what waits in all sessions together.
+// Unfinished counts the waiting work of all sessions.
 type Unfinished struct {
 	Questions  int64 // that are open
 	Queued     int64 // prompts
 	Processing int64 // prompts
-	// Oldest is how long the prompt that came first has waited whose session processes no other prompt and is not in
-	// error, and whose queue is not held; 0 if there is none.
+	// Oldest is the longest waiting time of a prompt whose session processes no other prompt and is
+	// not in error, and whose queue is not held; 0 if there is none.
 	Oldest time.Duration
 }
 
-// Unclaimed is a session that has work which no run has claimed.
+// Unclaimed is a session with work that no run has claimed.
 type Unclaimed struct {
 	SessionID string
-	PromptID  string // empty when the session itself has not been taken up
+	PromptID  string // empty if the session itself has not been started
 	Ordinal   int64
 }
 
-// Awake is a session that has a sandbox, or gets one, or is giving it up.
+// Awake is a session that has, gets or releases a sandbox.
 type Awake struct {
 	SessionID string
 	Status    session.State
 	RunID     string // the run in progress; empty for none
 }
 
-// Attended is a loaded session that has something to do.
+// Attended is a loaded session with pending work.
 type Attended struct {
 	SessionID string
-	RunID     string // an open run that has been silent lately; empty for none
+	RunID     string // an open run without recent progress; empty for none
 	Status    session.State
 	// WorkflowRun is the run of the workflow that opened the session last; empty if one of an earlier version did.
 	WorkflowRun string
 }
 
-// Overdue is a session with a command that its workflow may not know of.
+// Overdue is a session with a command that its workflow may not have read.
 type Overdue struct {
 	SessionID string
 	Stop      bool   // a stop is pending

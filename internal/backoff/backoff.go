@@ -7,8 +7,8 @@ import (
 	"github.com/sethvargo/go-retry"
 )
 
-// jitter is how far a pause may be from its nominal length, in percent: processes that lost the same server at the same
-// time do not return to it at the same time.
+// jitter is the maximum deviation of a pause from its nominal length, in percent, so that processes
+// that lost the same server do not all reconnect at the same time.
 const jitter = 25
 
 // New returns pauses whose nominal length begins with first and doubles up to longest. It never stops.

@@ -1,2 +1,2 @@
-// Package backoff is the pace at which loops try again: pauses that double up to a limit, with jitter.
+// Package backoff has the pauses of retry loops, which double up to a limit, with jitter.
 package backoff

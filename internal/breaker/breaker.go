@@ -1,27 +1,30 @@
-// Package breaker is the circuit breaker of the starts of sandboxes: when starts keep failing at a provider, the next
-// ones wait, and one at a time tries whether they work again. It holds no lock and no clock; its state is stored, and
-// shared by all workers.
+// Package breaker is the circuit breaker for sandbox starts: when starts keep failing at a
+// provider, further ones wait, and one trial at a time tests whether they succeed again. It has no
+// lock and no clock; its state is stored and shared by all workers.
 package breaker
 
 import "time"
 
 // The circuit breakers of starts.
 const (
-	// Threshold is how many starts in a row must fail for a breaker to open, each within Window of the one before.
+	// Threshold is the number of consecutive failed starts that open a breaker, each within Window
+	// of the previous one.
 	Threshold = 5
 	Window    = 10 * time.Minute
-	// A breaker that opens stays so for Pause, and twice as long after each trial that fails, up to maxPause.
+	// A breaker stays open for Pause, and twice as long after each failed trial, up to maxPause.
 	Pause    = 5 * time.Second
 	maxPause = 30 * time.Second
-	// Trial is how long a trial may take before another one begins: its worker may be lost.
+	// Trial is the time after which another trial may begin, because the worker of the first one
+	// may be lost.
 	Trial = time.Minute
-	// Grace is for how long other sessions come before the one that failed last: its own snapshot may be the reason.
+	// Grace is how long other sessions precede the one that failed last, because its own snapshot
+	// may be the cause.
 	Grace = 5 * time.Second
-	// Look is when those that wait for a trial ask again.
+	// Look is the interval at which waiting starts query the breaker.
 	Look = 5 * time.Second
 )
 
-// Breaker is the circuit breaker of the starts of sandboxes of one agent at one provider.
+// Breaker is the circuit breaker for the sandbox starts of one agent at one provider.
 //
 //	closed ── Threshold failures in a row ──▶ open ── its pause is over: one start is the trial ──▶ half-open
 //	  ▲                                                ▲                                                      │
@@ -64,8 +67,8 @@ func (b *Breaker) Try(start string, now time.Time) (ok bool, until time.Time) {
 	return true, time.Time{}
 }
 
-// Fail counts a start that has failed. What began before the breaker opened, and fails afterwards, changes nothing. It reports
-// whether the breaker has opened by that.
+// Fail counts a failed start. A start that began before the breaker opened and fails afterwards
+// changes nothing. It reports whether this failure has opened the breaker.
 func (b *Breaker) Fail(start, reason string, now time.Time) (opened bool) {
 	trial := b.TrialBy == start && b.Open()
 	switch {
@@ -91,7 +94,8 @@ func (b *Breaker) Fail(start, reason string, now time.Time) (opened bool) {
 	return opened
 }
 
-// Release ends a trial that says nothing of the provider. It reports whether the start was the trial.
+// Release ends a trial whose result does not depend on the provider. It reports whether the start
+// was the trial.
 func (b *Breaker) Release(start string) bool {
 	if !b.Open() || b.TrialBy != start {
 		return false
@@ -100,14 +104,14 @@ func (b *Breaker) Release(start string) bool {
 	return true
 }
 
-// Wait is what the start of a session's sandbox waits for.
+// Wait describes why the start of a session's sandbox waits.
 type Wait struct {
 	Since, Until time.Time // of the breaker, and when the next trial may begin
 	Failures     int
 	Reason       string
 }
 
-// Waits is what starts wait for while the breaker is open; nil while it is closed.
+// Waits returns why starts wait while the breaker is open; nil while it is closed.
 func (b *Breaker) Waits() *Wait {
 	if !b.Open() {
 		return nil

@@ -12,7 +12,7 @@ import (
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
-// opened is a breaker that the starts f0 to f4 have opened at noon.
+// opened returns a breaker that the starts f0 to f4 have opened at noon.
 func opened(t *testing.T) *breaker.Breaker {
 	t.Helper()
 	b := &breaker.Breaker{}

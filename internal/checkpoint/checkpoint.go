@@ -1,4 +1,5 @@
-// Package checkpoint says when a session saves a bundle while it is awake, and how many bundles it keeps.
+// Package checkpoint has the policy for saving bundles of an awake session and for the number of
+// bundles to keep.
 package checkpoint
 
 import (
@@ -6,11 +7,12 @@ import (
 	"time"
 )
 
-// Policy says when a session saves a bundle while it is awake: Hibernate, Turn, or a duration as
-// time.Duration prints it, after which the end of a turn saves one. Empty means the installation's.
+// Policy selects when an awake session saves a bundle: Hibernate, Turn, or a duration in the format
+// of time.Duration, after which the end of a turn saves one. Empty selects the installation's
+// policy.
 type Policy string
 
-// The policies that have a name: only when the session hibernates, and after each turn.
+// The named policies: only when the session hibernates, and after each turn.
 const (
 	Hibernate Policy = "hibernate"
 	Turn      Policy = "turn"
@@ -22,13 +24,13 @@ const (
 	maxInterval = 7 * 24 * time.Hour
 )
 
-// How many of the newest bundles of a session are kept.
+// The number of newest bundles of a session that are kept.
 const (
 	defaultKeep = 10
 	MaxKeep     = 1000
 )
 
-// Parse reads a policy. The error says what it must be.
+// Parse parses a policy. The error describes the valid values.
 func Parse(text string) (Policy, error) {
 	switch c := Policy(text); c {
 	case Hibernate, Turn:
@@ -41,7 +43,8 @@ func Parse(text string) (Policy, error) {
 	return Policy(d.String()), nil
 }
 
-// Due reports whether the end of a turn saves a bundle. newest is when the one before was committed; zero if there is none.
+// Due reports whether the end of a turn saves a bundle. newest is the time of the previous bundle's
+// commit; zero if there is none.
 func (c Policy) Due(newest, now time.Time) bool {
 	d := c.Interval()
 	return c == Turn || d > 0 && now.Sub(newest) >= d
@@ -50,7 +53,7 @@ func (c Policy) Due(newest, now time.Time) bool {
 // Timed reports whether the policy is a duration.
 func (c Policy) Timed() bool { return c.Interval() > 0 }
 
-// Interval is the policy as a duration; zero if it is none.
+// Interval returns the policy as a duration; zero if it is not a duration.
 func (c Policy) Interval() time.Duration {
 	d, err := time.ParseDuration(string(c))
 	if err != nil {
@@ -59,8 +62,8 @@ func (c Policy) Interval() time.Duration {
 	return d
 }
 
-// Saves is when a session saves bundles while it is awake.
+// Saves describes when an awake session saves bundles.
 type Saves struct {
 	Policy Policy    // of the session, or else of the installation
-	Newest time.Time // when its newest bundle was committed; zero if there is none, or it is not needed for CheckpointAt
+	Newest time.Time // commit of its newest bundle; zero if there is none, or if CheckpointAt does not need it
 }

@@ -9,22 +9,22 @@ const (
 	reconcileSchedule = "overwinter-reconcile"
 )
 
-// Queues are the task queues of an installation. Control holds short work that must never wait for
-// turns; turns holds the long, heartbeating activities. Workflows run on control.
+// Queues are the task queues of an installation. Control is for short work that must never wait for
+// turns; turns is for the long activities with heartbeats. Workflows run on control.
 //
-// The names contain the installation's id, so that installations may share a namespace and take
-// none of each other's tasks.
+// The names contain the installation's id, so that installations can share a namespace without
+// executing each other's tasks.
 type Queues struct {
 	Control, Turns string
 }
 
-// QueuesOf are the queues of an installation. Those of "" were used by releases whose installations
-// shared queues, and are still used by the workflows that they started.
+// QueuesOf returns the queues of an installation. Releases whose installations shared queues used
+// those of "", which the workflows that they started still use.
 func QueuesOf(installation string) Queues {
 	return Queues{Control: named(controlQueue, installation), Turns: named(turnsQueue, installation)}
 }
 
-// QueuesAt are the queues that go with the one that a workflow runs on.
+// QueuesAt returns the queues that belong to the queue of a workflow.
 func QueuesAt(control string) Queues {
 	installation := strings.TrimPrefix(strings.TrimPrefix(control, controlQueue), "-")
 	if control != named(controlQueue, installation) {
@@ -33,8 +33,8 @@ func QueuesAt(control string) Queues {
 	return QueuesOf(installation)
 }
 
-// ScheduleOf is the id of the schedule of an installation's reconciler, and the prefix of its
-// workflow's. That of "" was used as QueuesOf says.
+// ScheduleOf returns the id of the schedule of an installation's reconciler, and the prefix of its
+// workflow's id. The id for "" was used as described for QueuesOf.
 func ScheduleOf(installation string) string { return named(reconcileSchedule, installation) }
 
 func named(name, installation string) string {

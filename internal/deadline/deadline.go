@@ -1,10 +1,10 @@
-// Package deadline says which deadlines a session has while it is awake, and how long before each of them an event
-// announces it.
+// Package deadline has the deadlines of an awake session, and the notice with which an event
+// announces each of them.
 package deadline
 
 import "time"
 
-// Kind says what happens to a session at a deadline.
+// Kind is the effect of a deadline on a session.
 type Kind string
 
 // The kinds of deadline.
@@ -15,28 +15,30 @@ const (
 	Checkpoint Kind = "checkpoint"
 )
 
-// The longest notice that is given of a deadline. Of a short idle timeout, or the short life of a sandbox, it is a quarter.
+// The longest notice of a deadline. For a short idle timeout, or a short lifetime of a sandbox, it
+// is a quarter of that.
 const (
 	maxSleepNotice  = time.Minute
 	maxExpiryNotice = 5 * time.Minute
 )
 
-// MaxMoveMargin is how long before the provider ends its sandbox a session leaves it: long enough to end a turn, and to save
-// a bundle.
+// MaxMoveMargin is how long before the end of its sandbox's lifetime a session moves: long enough
+// to end a turn and to save a bundle.
 const MaxMoveMargin = 20 * time.Minute
 
-// SleepNotice is how long before a session hibernates an event announces that.
+// SleepNotice returns how long before a hibernation an event announces it.
 func SleepNotice(idleTimeout time.Duration) time.Duration { return min(maxSleepNotice, idleTimeout/4) }
 
-// ExpiryNotice is how long before a session moves an event announces that; margin is that of the move.
+// ExpiryNotice returns how long before a move an event announces it; margin is that of the move.
 func ExpiryNotice(margin time.Duration) time.Duration { return min(maxExpiryNotice, margin/4) }
 
-// MoveMargin is how long before the end of its sandbox's life a session moves; half of a short life.
+// MoveMargin returns how long before the end of its sandbox's lifetime a session moves: at most
+// half of the lifetime.
 func MoveMargin(since, deadline time.Time) time.Duration {
 	return min(MaxMoveMargin, max(0, deadline.Sub(since)/2))
 }
 
-// Announced is what became of the announcement of a deadline.
+// Announced is the state of the announcement of a deadline.
 type Announced struct {
 	At          time.Time // of the deadline; zero if there is none now
 	IdleTimeout time.Duration

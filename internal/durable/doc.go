@@ -1,2 +1,2 @@
-// Package durable makes changes of files survive a crash of the machine.
+// Package durable makes file changes survive a crash of the machine.
 package durable

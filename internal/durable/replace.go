@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 )
 
-// WriteFile replaces a file, whole or not at all, with one of mode 0600. When it returns nil, the change survives a crash.
+// WriteFile atomically replaces a file with one of mode 0600. When it returns nil, the change
+// survives a crash.
 func WriteFile(path string, data []byte) error {
 	return Replace(path, func(w io.Writer) error {
 		_, err := w.Write(data)
@@ -15,7 +16,7 @@ func WriteFile(path string, data []byte) error {
 	})
 }
 
-// Replace is WriteFile with what write writes. If that fails, the file is as it was.
+// Replace is WriteFile with the output of write. If write fails, the file is unchanged.
 func Replace(path string, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
 	if err != nil {

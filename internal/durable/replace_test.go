@@ -44,7 +44,7 @@ func TestAWriteThatFailsChangesNothing(t *testing.T) {
 	require.Len(t, entries, 1)
 }
 
-// requireFile requires a file with that content, alone in its directory.
+// requireFile requires a file with that content, and no other file in its directory.
 func requireFile(t *testing.T, path, want string) {
 	t.Helper()
 	got, err := os.ReadFile(path)

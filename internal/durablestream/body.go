@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// encoding is how messages are written, which depends on the content type of the stream.
+// encoding is the format of messages, which depends on the content type of the stream.
 type encoding int
 
 const (
@@ -29,7 +29,7 @@ func encodingOf(contentType string) encoding {
 	return encodeBinary
 }
 
-// body collects the messages of one answer.
+// body collects the messages of one response.
 type body struct {
 	encoding encoding
 	buf      []byte
@@ -62,8 +62,9 @@ func (b *body) bytes() []byte {
 	return append(b.buf, ']')
 }
 
-// appendEvent appends a server-sent event. Each line of its data has its own field, so that no data can begin another event.
-// The conformance suite expects no space after the colon; one that begins a line needs another in front of it.
+// appendEvent appends a server-sent event. Each line of its data has its own field, so that no data
+// can begin another event. The conformance suite expects no space after the colon; a line that
+// begins with a space needs another one in front of it.
 func appendEvent(dst []byte, name string, data []byte) []byte {
 	dst = append(dst, "event: "...)
 	dst = append(dst, name...)

@@ -18,16 +18,17 @@ const (
 	headerEncoding   = "Stream-Sse-Data-Encoding"
 )
 
-// Handler answers reads. Zero fields have defaults.
+// Handler serves reads. Zero fields have defaults.
 type Handler struct {
-	// Chunk ends an answer that is not a stream of events: it has at least one message, and no further one after that many
-	// bytes. Default 256 KiB.
+	// Chunk limits a response that is not a stream of events: it has at least one message, and no
+	// further one after that many bytes. Default 256 KiB.
 	Chunk int
-	// ReadTimeout bounds what the log takes for its first messages, or to say that there are none. Default 15 s.
+	// ReadTimeout bounds the time until the log returns its first messages, or that there are none.
+	// Default 15 s.
 	ReadTimeout time.Duration
 	// LongPoll is how long a long poll waits. Default 20 s.
 	LongPoll time.Duration
-	// Lifetime of a stream of events, after which the client connects again. Default 60 s.
+	// Lifetime of a stream of events, after which the client reconnects. Default 60 s.
 	Lifetime time.Duration
 	// Heartbeat is the time between control events if nothing else is sent. Default 15 s.
 	Heartbeat time.Duration
@@ -50,7 +51,8 @@ func (h Handler) withDefaults() Handler {
 	return h
 }
 
-// Read answers a GET or HEAD. An error before the answer has begun is for the caller to answer; later ones say why it ended.
+// Read serves a GET or HEAD. The caller must respond to an error that occurs before the response
+// has begun; later errors are the reason why it ended.
 func (h Handler) Read(w http.ResponseWriter, r *http.Request, s Stream) error {
 	h = h.withDefaults()
 	header := w.Header()
@@ -117,7 +119,7 @@ func (h Handler) write(w http.ResponseWriter, s Stream, status int, content []by
 	return writeTimed(w, http.NewResponseController(w), content, h.WriteTimeout)
 }
 
-// answer is one answer that reads the log.
+// answer is one response that reads the log.
 type answer struct {
 	handler Handler
 	w       http.ResponseWriter
@@ -128,7 +130,7 @@ type answer struct {
 	reader  Reader
 }
 
-// chunk answers a catch-up read or a long poll.
+// chunk serves a catch-up read or a long poll.
 func (a *answer) chunk(ctx context.Context) error {
 	content := body{encoding: encodingOf(a.stream.ContentType)}
 	first, cancel := context.WithTimeout(ctx, a.handler.ReadTimeout)
@@ -163,7 +165,8 @@ func (a *answer) chunk(ctx context.Context) error {
 	return a.handler.write(a.w, a.stream, http.StatusOK, content.bytes())
 }
 
-// collect reads until the chunk is full or there is nothing more for now. It returns the batch that was read last.
+// collect reads until the chunk is full or no more messages are available. It returns the batch
+// that was read last.
 func (a *answer) collect(ctx context.Context, content *body) (Batch, error) {
 	for {
 		b, err := a.reader.Next(ctx)
@@ -178,7 +181,8 @@ func (a *answer) collect(ctx context.Context, content *body) (Batch, error) {
 	}
 }
 
-// tag is the entity tag of an answer. What it has depends on where it begins and ends alone, and on whether more can follow.
+// tag returns the entity tag of a response. Its content depends only on its start, its end, and on
+// whether more can follow.
 func (a *answer) tag(last int64, closed bool) string {
 	suffix := ""
 	if closed {
@@ -187,7 +191,7 @@ func (a *answer) tag(last int64, closed bool) string {
 	return fmt.Sprintf(`"%s:%s:%s%s"`, a.stream.ID, a.asked.offset, Offset(last), suffix)
 }
 
-// matches reports whether a list of entity tags has one.
+// matches reports whether a list of entity tags contains one.
 func matches(list, tag string) bool {
 	for given := range strings.SplitSeq(list, ",") {
 		given = strings.TrimPrefix(strings.TrimSpace(given), "W/")

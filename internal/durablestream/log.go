@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// Stream is what a request reads.
+// Stream is the stream that a request reads.
 type Stream struct {
 	ID          string // names the stream in entity tags
 	ContentType string // application/json makes each message an element of an array
 	Log         Log
 }
 
-// Log is the messages of a stream. Their positions ascend from 1.
+// Log has the messages of a stream. Their positions ascend from 1.
 type Log interface {
-	// End returns where the log ends.
+	// End returns the end of the log.
 	End(ctx context.Context) (End, error)
-	// Follow opens a reader of the messages after a position. beat is the longest time that its Next waits. The caller
-	// closes it.
+	// Follow opens a reader of the messages after a position. beat is the longest wait of its Next.
+	// The caller must close it.
 	Follow(ctx context.Context, after int64, beat time.Duration) (Reader, error)
 }
 
-// End is where a log ends.
+// End is the end of a log.
 type End struct {
 	Newest int64 // position of the newest message, 0 if there is none
 	Closed bool  // no message will follow it
 }
 
-// Reader goes through a log.
+// Reader reads a log.
 type Reader interface {
 	// Next returns messages in order, without gap or repeat. If there are none it returns once with CaughtUp set, then
 	// waits for the next message or for the end of the stream, and returns an empty batch if neither comes. A batch is
@@ -36,7 +36,7 @@ type Reader interface {
 	Close()
 }
 
-// Batch is what a reader returns at once.
+// Batch is the result of one read.
 type Batch struct {
 	Messages [][]byte
 	Last     int64 // position of the last message, or of the reader if there are none

@@ -17,27 +17,28 @@ const (
 	fromNow   = "now"
 )
 
-// Offset is the text of a position. Offsets sort as their positions do.
+// Offset returns the text of a position. Offsets sort like their positions.
 func Offset(position int64) string { return fmt.Sprintf("%016d", position) }
 
 var offsetPattern = regexp.MustCompile(`^[0-9]{16}$`)
 
-// modes of a read, as the parameter live has them.
+// modes of a read: the values of the parameter live.
 const (
 	modeCatchUp  = ""
 	modeLongPoll = "long-poll"
 	modeSSE      = "sse"
 )
 
-// read is what a request asks for.
+// read has the parameters of a request.
 type read struct {
 	offset string // as given; fromStart if none was
-	after  int64  // the position; of no use with fromNow
+	after  int64  // the position; unused with fromNow
 	mode   string
 	cursor string
 }
 
-// parse reads the parameters of a request. Others than those of the protocol are ignored, as it says.
+// parse parses the parameters of a request. As the protocol specifies, other parameters are
+// ignored.
 func parse(query url.Values) (read, error) {
 	r := read{offset: fromStart, cursor: query.Get("cursor")}
 	for _, name := range []string{"offset", "live"} {
@@ -73,7 +74,7 @@ func invalid(field, message string) error {
 	}
 }
 
-// Cursors count intervals of time from an epoch. Both are the protocol's.
+// Cursors count intervals of time from an epoch. The protocol defines both.
 const cursorInterval = 20 * time.Second
 
 var (
@@ -81,11 +82,12 @@ var (
 	cursorPattern = regexp.MustCompile(`^[0-9]{1,15}$`)
 )
 
-// currentCursor is the cursor of a time.
+// currentCursor returns the cursor for a time.
 func currentCursor(now time.Time) int64 { return int64(now.Sub(cursorEpoch) / cursorInterval) }
 
-// nextCursor is the cursor of an answer at a time to a request that has sent one. Clients repeat it with their next request,
-// which so has another address after a while, and is not answered by a cache for ever. It is greater than the one given.
+// nextCursor returns the cursor of a response to a request with a cursor. Clients send it with
+// their next request, so that its URL changes over time and a cache does not serve the same
+// response forever. It is greater than the given one.
 func nextCursor(given string, now time.Time) int64 {
 	current := currentCursor(now)
 	if cursorPattern.MatchString(given) {

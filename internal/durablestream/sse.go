@@ -17,7 +17,7 @@ type controlData struct {
 	Closed     bool   `json:"streamClosed,omitempty"`
 }
 
-// events streams the log until it is closed, or the client has to connect again.
+// events streams the log until it is closed or the client has to reconnect.
 func (a *answer) events(ctx context.Context) error {
 	first, cancel := context.WithTimeout(ctx, a.handler.ReadTimeout)
 	defer cancel()
@@ -73,7 +73,7 @@ func (a *answer) events(ctx context.Context) error {
 	}
 }
 
-// pieceBytes is how much is written under one deadline.
+// pieceBytes is the number of bytes written with one deadline.
 const pieceBytes = 32 << 10
 
 // writeTimed writes in pieces, each within its own time.

@@ -28,13 +28,13 @@ const (
 	TypeSetup = "setup"
 
 	TypeNetwork = "network"
-	// TypeDeadline is of what will happen to the session by itself soon.
+	// TypeDeadline announces what the session will do soon.
 	TypeDeadline = "deadline"
-	// TypeCommand is of a command that was accepted, changed or ended.
+	// TypeCommand reports a command that was accepted, changed or ended.
 	TypeCommand = "command"
 )
 
-// JSON is an event as streams carry it.
+// JSON is the JSON form of an event in streams.
 type JSON struct {
 	Seq            int64           `json:"seq"`
 	Type           string          `json:"type"`
@@ -65,14 +65,15 @@ type StatusData struct {
 // SetupStarted is the status of a stage that has started.
 const SetupStarted = "started"
 
-// SetupData is the data of a setup event: a stage of a workspace has started or is complete. A stage may
-// be started again by another attempt.
+// SetupData is the data of a setup event: a stage of a workspace has started or is complete.
+// Another attempt may start a stage again.
 type SetupData struct {
 	Stage  string `json:"stage"`  // image, clone, setup
 	Status string `json:"status"` // started, completed, failed
 }
 
-// DeadlineData is the data of a deadline event: what happens to the session at a time, unless something happens first.
+// DeadlineData is the data of a deadline event: what the session does at a time, unless something
+// happens first.
 type DeadlineData struct {
 	Kind deadline.Kind `json:"kind"`
 	At   resource.Time `json:"at"`
@@ -89,19 +90,19 @@ type NetworkData struct {
 	Count    int    `json:"count"`
 }
 
-// PromptData is the data of a prompt event. The first event of a prompt carries its
-// content, and so does each that replaces it; the others do not.
+// PromptData is the data of a prompt event. The first event of a prompt has its content, as does
+// each event that replaces it; other events do not.
 type PromptData struct {
 	Prompt PromptChange `json:"prompt"`
 }
 
-// PromptChange is a prompt as an event reports it.
+// PromptChange is a prompt in an event.
 type PromptChange struct {
 	resource.PromptJSON
-	Content string `json:"content,omitempty"` // in the place of the prompt's, which is always present
+	Content string `json:"content,omitempty"` // replaces the prompt's field, which is always present
 }
 
-// Whole is the prompt as far as the event has it.
+// Whole returns the prompt as far as the event contains it.
 func (c PromptChange) Whole() resource.PromptJSON {
 	p := c.PromptJSON
 	p.Content = c.Content
@@ -122,12 +123,12 @@ func PromptChanged(p session.Prompt) PromptData {
 // MaxQueueItems bounds the items of a queue event.
 const MaxQueueItems = 20
 
-// QueueData is the data of a queue event: what changed, and the head of the queue.
-// Applying the changes of all events in order, sorted by rank and ordinal, gives the whole
-// queue. Without Changes, as in events of earlier versions, Items are the whole queue.
+// QueueData is the data of a queue event: the changes and the head of the queue. Applying the
+// changes of all events in order, sorted by rank and ordinal, gives the whole queue. Without
+// Changes, as in events of earlier versions, Items are the whole queue.
 type QueueData struct {
 	Changes []QueueChange `json:"changes,omitempty"`
-	// Items are the first prompts that are not over, at most MaxQueueItems, in order.
+	// Items are the first unfinished prompts, at most MaxQueueItems, in order.
 	Items      []QueueItem `json:"items"`
 	Queued     int64       `json:"queued"`
 	Processing int64       `json:"processing"`
@@ -140,23 +141,23 @@ type QueueChange struct {
 	QueueItem
 }
 
-// QueueChangeKind says what happened to a prompt in the queue.
+// QueueChangeKind is the kind of a change of the queue.
 type QueueChangeKind string
 
-// A prompt is added when it is submitted or returns to the queue, updated while it
-// stays in it, and removed when it is over.
+// A prompt is added when it is submitted or returns to the queue, updated while it stays in it, and
+// removed when it has ended.
 const (
 	QueueAdded   QueueChangeKind = "added"
 	QueueUpdated QueueChangeKind = "updated"
 	QueueRemoved QueueChangeKind = "removed"
 )
 
-// Queue is the queue of a session as its events describe it. The zero value is empty.
+// Queue is the queue of a session, computed from its events. The zero value is empty.
 type Queue struct {
 	items []QueueItem // in order
 }
 
-// Apply takes the data of the next queue event.
+// Apply applies the data of the next queue event.
 func (q *Queue) Apply(d QueueData) {
 	if len(d.Changes) == 0 { // of an earlier version, or a hold of an empty queue
 		q.items = slices.Clone(d.Items)
@@ -173,16 +174,17 @@ func (q *Queue) Apply(d QueueData) {
 		}
 		q.items = slices.Insert(q.items, at, c.QueueItem)
 	}
-	// A reader that started late knows the head of the queue from here on.
+	// A reader that started late gets the head of the queue here.
 	if d.Queued+d.Processing == int64(len(d.Items)) {
 		q.items = slices.Clone(d.Items)
 	}
 }
 
-// Items are the prompts that are not over, in order, according to the events so far.
+// Items returns the unfinished prompts, in order, according to the events so far.
 func (q *Queue) Items() []QueueItem { return slices.Clone(q.items) }
 
-// before reports whether i comes before another item: what is processed first, and the others by rank and ordinal.
+// before reports whether i precedes another item: processed prompts first, then the others by rank
+// and ordinal.
 func (i QueueItem) before(other QueueItem) bool {
 	waits := func(i QueueItem) int {
 		if i.Status == session.PromptQueued {
@@ -201,8 +203,8 @@ type QueueItem struct {
 	Status   session.PromptStatus `json:"status"`
 }
 
-// TurnStartData is the data of a turn_start event. Attempt is above 1 when another
-// worker carries the same run on.
+// TurnStartData is the data of a turn_start event. Attempt is above 1 if another worker continues
+// the same run.
 type TurnStartData struct {
 	RunID    string `json:"runId"`
 	PromptID string `json:"promptId"`
@@ -215,12 +217,12 @@ type TurnEndData struct {
 	PromptID string          `json:"promptId"`
 	Outcome  session.Outcome `json:"outcome"`
 	Reason   string          `json:"reason,omitempty"`
-	// Usage and Model are of the run; nil and empty in events of earlier releases.
+	// Usage and Model of the run; nil and empty in events of earlier releases.
 	Usage *resource.UsageJSON `json:"usage,omitempty"`
 	Model string              `json:"model,omitempty"`
 }
 
-// FileData is the data of a file event. Size is 0 for a file that is gone.
+// FileData is the data of a file event. Size is 0 for a deleted file.
 type FileData struct {
 	Path   string                   `json:"path"` // relative to the workspace
 	Change workspacefile.ChangeKind `json:"change"`
@@ -237,7 +239,8 @@ type QuestionData struct {
 	Question resource.QuestionJSON `json:"question"`
 }
 
-// QuestionResolvedData is the data of a question_resolved event: the answer, or why there is none.
+// QuestionResolvedData is the data of a question_resolved event: the answer, or the reason why
+// there is none.
 type QuestionResolvedData struct {
 	QuestionID string                   `json:"questionId"`
 	Answer     question.Decision        `json:"answer,omitempty"`
@@ -247,7 +250,7 @@ type QuestionResolvedData struct {
 	Reason     string                   `json:"reason,omitempty"`
 }
 
-// QuestionResolved describes how q ended.
+// QuestionResolved returns the event data for the end of q.
 func QuestionResolved(q question.Question) QuestionResolvedData {
 	out := QuestionResolvedData{QuestionID: q.ID, Reason: q.Reason}
 	if q.Answer != nil {

@@ -1,11 +1,11 @@
 package event
 
-// The markers of a stream. They have no position: a reader cannot resume from one.
+// The markers of a stream. They have no position, so a reader cannot resume from one.
 const (
-	// MarkerCaughtUp follows the newest event that there was when the stream was opened.
+	// MarkerCaughtUp follows the event that was the newest when the stream was opened.
 	MarkerCaughtUp = "caught_up"
-	// MarkerGap stands for events that are no longer kept.
+	// MarkerGap replaces events that are no longer kept.
 	MarkerGap = "gap"
-	// MarkerEnd is the last of a stream whose session is final.
+	// MarkerEnd is the end of the stream of a terminated session.
 	MarkerEnd = "end"
 )

@@ -8,20 +8,20 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TypeSettings is of a change of a session's settings, other than its title.
+// TypeSettings reports a change of a session's settings other than its title.
 const TypeSettings = "settings"
 
-// SettingsData is the data of a settings event: the new values of what has changed, each as a whole.
+// SettingsData is the data of a settings event: the complete new values of the changed settings.
 type SettingsData struct {
 	Metadata    json.RawMessage    `json:"metadata,omitempty"`
 	IdleTimeout *resource.Duration `json:"idleTimeout,omitempty"`
 	Options     *session.Options   `json:"options,omitempty"`
 	Profile     *string            `json:"profile,omitempty"`
-	// Workspace is empty, not absent, if the session has none any more.
+	// Workspace is empty, not absent, if it was removed.
 	Workspace *session.Workspace `json:"workspace,omitempty"`
 }
 
-// Settings describes what a change of settings has changed; false if that is nothing.
+// Settings returns the event data for a change of settings; false if nothing has changed.
 func Settings(before, after session.Session) (data SettingsData, changed bool) {
 	if !bytes.Equal(compact(before.Metadata), compact(after.Metadata)) {
 		data.Metadata, changed = after.Metadata, true
@@ -49,7 +49,7 @@ func orNone(ws *session.Workspace) session.Workspace {
 	return *ws
 }
 
-// compact is a JSON object without white space; nothing counts as an empty one.
+// compact returns a JSON object without white space; an empty input counts as an empty object.
 func compact(object json.RawMessage) []byte {
 	var out bytes.Buffer
 	if len(object) == 0 || json.Compact(&out, object) != nil {

@@ -12,26 +12,27 @@ import (
 // Turn follows one prompt through the log of its session, from its submission to its outcome, in any number of runs.
 type Turn struct {
 	PromptID string
-	// RunID is the run that has the prompt, or had it last; empty before the first.
+	// RunID is the current or last run of the prompt; empty before the first.
 	RunID string
-	// Prompt is the prompt as it was reported last.
+	// Prompt is the last reported state of the prompt.
 	Prompt resource.PromptJSON
 }
 
-// Relation says how an event relates to a turn.
+// Relation is the relation of an event to a turn.
 type Relation int
 
 // The relations of events.
 const (
 	// OfOthers: the event belongs to another prompt or another run.
 	OfOthers Relation = iota
-	// ofTurn: it belongs to the prompt, or to the run that has it.
+	// ofTurn: it belongs to the prompt or to its run.
 	ofTurn
 	// OfSession: it concerns the session as a whole.
 	OfSession
 )
 
-// Next takes the next event of the log and says how it relates to the turn. An error means that data does not fit its type.
+// Next reads the next event of the log and returns its relation to the turn. An error means that
+// data does not match its type.
 func (t *Turn) Next(e eventlog.Event) (Relation, error) {
 	switch e.Type {
 	case TypePrompt:
@@ -69,5 +70,5 @@ func (t *Turn) Next(e eventlog.Event) (Relation, error) {
 	return OfSession, nil
 }
 
-// Over reports whether the prompt has its outcome, according to the events so far.
+// Over reports whether the prompt has an outcome, according to the events so far.
 func (t *Turn) Over() bool { return t.Prompt.Status != "" && t.Prompt.Status.Final() }

@@ -9,14 +9,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/event"
 )
 
-// BareSession is a session without its title, metadata and workspace.
+// BareSession returns a session without its title, metadata and workspace.
 func BareSession(s client.Session) client.Session {
 	s.Title, s.Metadata, s.Workspace = "", json.RawMessage("{}"), nil
 	s.Queue.HeldReason = ""
 	return s
 }
 
-// BarePrompt is a prompt without its text, its files and what people noted about it.
+// BarePrompt returns a prompt without its text, files and notes.
 func BarePrompt(p client.Prompt) client.Prompt {
 	p.Content, p.Attachments, p.Resolution = "", nil, nil
 	return p
@@ -35,7 +35,7 @@ type Event struct {
 // plain are the types of events whose data has no content.
 var plain = []string{event.TypeStatus, event.TypeTurnStart, event.TypeTurnEnd, event.TypeSetup}
 
-// Bare is an event without its data, unless that says how the session fared.
+// Bare returns an event without its data, unless the data describes only the state of the session.
 func (e Event) Bare() Event {
 	if !slices.Contains(plain, e.Type) {
 		e.Data = nil

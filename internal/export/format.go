@@ -14,7 +14,7 @@ const (
 	Version = 1
 )
 
-// Kind is what a record is about.
+// Kind is the kind of a record.
 type Kind string
 
 // The kinds of record.
@@ -47,7 +47,8 @@ type Header struct {
 // End is the data of the last record.
 type End struct {
 	Records int `json:"records"`
-	// HistoryMissing is why the history is not in the file, or not all of it; empty if it is.
+	// HistoryMissing is the reason why the history is missing or incomplete; empty if it is
+	// complete.
 	HistoryMissing string `json:"historyMissing,omitempty"`
 }
 
