@@ -37,7 +37,7 @@ type item struct {
 	bytes          int
 }
 
-// NewSnapshot returns an empty snapshot for the run of a prompt. omitted is the number of the
+// NewSnapshot returns an empty snapshot for the run of a prompt. leftOut is the number of the
 // conversation's oldest blocks that are not added; promptID may be empty.
 func NewSnapshot(promptID string, leftOut int64) *Snapshot {
 	return &Snapshot{promptID: promptID, dropped: int(leftOut), older: leftOut > 0, users: map[string]bool{}}

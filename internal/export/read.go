@@ -33,7 +33,7 @@ type Run struct {
 	Events []json.RawMessage
 }
 
-// Read reads a file. A truncated one is read as far as it goes.
+// Read reads a file. It returns the complete records of a truncated file.
 func Read(r io.Reader) (File, error) {
 	var f File
 	lines := bufio.NewScanner(r)
@@ -82,7 +82,7 @@ func (f *File) header(r Record) error {
 	return nil
 }
 
-// take reads a record after the header. Those that are not known are ignored.
+// take reads a record after the header, and ignores unknown ones.
 func (f *File) take(r Record) error {
 	switch r.Record {
 	case KindSession:

@@ -1,4 +1,5 @@
-// Package failure has the errors that cross package borders on purpose: each has a code, which says what a caller can do about it.
+// Package failure has the errors that cross package boundaries: each has a code, which determines
+// how a caller can react.
 package failure
 
 import (
@@ -6,10 +7,10 @@ import (
 	"fmt"
 )
 
-// Code says what callers can do about an error; people read the message.
+// Code determines how callers can react to an error; the message is for people.
 type Code string
 
-// The codes of CONTRACT. One table in api maps them to HTTP.
+// The codes. One table in api maps them to HTTP.
 const (
 	Invalid       Code = "invalid_request"
 	Unauthorized  Code = "unauthorized"
@@ -58,8 +59,8 @@ const (
 	MethodUnknown Code = "method_not_allowed"
 )
 
-// Error is an error with a code, the only error that crosses package borders on
-// purpose. Fields name what was wrong with an input and the bound it broke.
+// Error is an error with a code, the only error type that crosses package boundaries. Fields names
+// the invalid parts of an input and the violated bounds.
 type Error struct {
 	Code    Code
 	Message string
@@ -67,7 +68,7 @@ type Error struct {
 	Err     error // the cause, for logs only
 }
 
-// Field is one wrong field of an input.
+// Field is one invalid field of an input.
 type Field struct {
 	Field   string `json:"field"`
 	Message string `json:"message"`
@@ -82,7 +83,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errorf makes an error with a code and a message.
+// Errorf returns an error with a code and a message.
 func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }

@@ -1,20 +1,20 @@
-// Package fork has what sessions that begin at a point of another one are made of: the point, the request, and the
-// conversation that an agent is given of the agent before it.
+// Package fork has the data of sessions that begin at a point of another one: the point, the
+// request, and the previous agent's conversation for a different agent.
 package fork
 
 // Point is a point of another session.
 type Point struct {
 	BundleID string
-	PromptID string // newest prompt that the agent's memory has there
-	// HandedFrom is the agent that worked there, if the session has another one; empty else.
+	PromptID string // newest prompt in the agent's memory at the point
+	// HandedFrom is the agent of the original session if it differs; otherwise empty.
 	HandedFrom string
 }
 
-// HandOff is what an agent is given of a conversation that another one had.
+// HandOff is the part of another agent's conversation that an agent gets.
 type HandOff struct {
 	From string // the other agent
 	Said []Said // oldest first
-	More bool   // there was more before it
+	More bool   // earlier messages were omitted
 }
 
 // Said is a message of a conversation, or a call of a tool.
@@ -25,7 +25,7 @@ type Said struct {
 	Text   string // or its beginning
 }
 
-// SaidKind says what a message is.
+// SaidKind is the kind of a message.
 type SaidKind string
 
 // The kinds of message.
@@ -42,11 +42,12 @@ const (
 	MaxHandOffCall = 256     // of a call of a tool
 )
 
-// Fork is a request for a session that begins where another one was.
+// Fork is a request for a session that begins at a point of another one.
 type Fork struct {
 	ID        string // of the new session
 	SessionID string // that is forked
-	// BundleID or PromptID name the point: a bundle of the session, or after a prompt. Before: before the prompt.
+	// BundleID or PromptID names the point: a bundle of the session, or the end of a prompt. With
+	// Before, the point is before the prompt.
 	BundleID string
 	PromptID string
 	Before   bool
@@ -55,15 +56,15 @@ type Fork struct {
 	Agent    string // empty: that of the session
 }
 
-// Policy says what a purge does about the forks of a session.
+// Policy selects how a purge treats the forks of a session.
 type Policy string
 
 // The policies for forks.
 const (
-	Refuse Policy = ""       // there must be none
-	Detach Policy = "detach" // they keep what they need
+	Refuse Policy = ""       // the session must have no forks
+	Detach Policy = "detach" // they keep the data that they need
 	Purge  Policy = "purge"  // they are purged too
 )
 
-// MaxNamed bounds the forks that a refusal names.
+// MaxNamed bounds the forks that a refusal lists.
 const MaxNamed = 100

@@ -1,5 +1,5 @@
-// Package hostports is the set of ports of this machine's loopback interface that
-// sandboxes may reach.
+// Package hostports has the set of ports of this machine's loopback interface that sandboxes may
+// reach.
 package hostports
 
 import (
@@ -22,8 +22,8 @@ type Set struct{ ranges []portRange }
 
 type portRange struct{ first, last uint16 }
 
-// Parse reads ports and ranges of ports that are separated by commas, such as
-// "8901,11434" or "8000-8099". The empty string is the empty set.
+// Parse parses ports and ranges of ports, separated by commas, such as "8901,11434" or "8000-8099".
+// The empty string is the empty set.
 func Parse(text string) (Set, error) {
 	if strings.TrimSpace(text) == "" {
 		return Set{}, nil
@@ -66,8 +66,8 @@ func (s Set) Contains(port uint16) bool {
 	return slices.ContainsFunc(s.ranges, func(r portRange) bool { return r.first <= port && port <= r.last })
 }
 
-// First returns the first ports of the set, at most n, in the order in which they were listed. A range that does
-// not fit is left out.
+// First returns the first ports of the set, at most n, in the order in which they were listed. A
+// range that does not fit is skipped.
 func (s Set) First(n int) []uint16 {
 	var ports []uint16
 	for _, r := range s.ranges {
@@ -83,7 +83,7 @@ func (s Set) First(n int) []uint16 {
 	return ports
 }
 
-// String returns what Parse reads.
+// String returns the set in the syntax of Parse.
 func (s Set) String() string {
 	parts := make([]string, 0, len(s.ranges))
 	for _, r := range s.ranges {

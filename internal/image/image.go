@@ -2,25 +2,24 @@ package image
 
 import "time"
 
-// Intent says that an image is about to be made at the provider, so that one
-// whose id is lost is known of.
+// Intent records that an image is about to be made at the provider, so that an image whose id is
+// lost can be found.
 type Intent struct {
 	ID         string
 	SessionID  string // empty for a base image
 	Generation int64
-	Source     string        // the sandbox that it is made of, or the name of the base image
+	Source     string        // its sandbox, or the name of the base image
 	Lifetime   time.Duration // after which the provider deletes it; zero for never
 }
 
-// Renewal is a snapshot that its session still needs and that its provider would
-// delete before long.
+// Renewal is a snapshot that its session still needs and that its provider will delete soon.
 type Renewal struct {
 	SnapshotID string
 	SessionID  string
 	Generation int64
 }
 
-// Exit is the image that a provider makes of a sandbox when that ends.
+// Exit is the exit image that a provider makes when a sandbox ends.
 type Exit struct {
 	SandboxID  string
 	SessionID  string
@@ -29,7 +28,7 @@ type Exit struct {
 	ImageID    string // empty when there is none
 }
 
-// Listed is an image as a provider lists it.
+// Listed is an image in a provider's list.
 type Listed struct {
 	ID         string
 	SessionID  string // empty for one that is not of a session
@@ -37,7 +36,7 @@ type Listed struct {
 	Exit       bool // made at the end of its sandbox
 }
 
-// Counts are the images that wait for something.
+// Counts has the numbers of images to process.
 type Counts struct {
 	Unneeded int64 // to be deleted
 	Failing  int64 // of these, could not be deleted more than three times

@@ -10,7 +10,7 @@ import (
 // Regexp is a regular expression. It is safe for concurrent use.
 type Regexp struct{ compiled func() *regexp.Regexp }
 
-// New returns the expression. It panics at its first use if the expression is wrong.
+// New returns the expression. It panics at its first use if the expression is invalid.
 func New(expression string) *Regexp {
 	return &Regexp{sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })}
 }

@@ -1,8 +1,7 @@
 // Package leaktest fails a package whose goroutines outlive its tests.
 //
-// It is go.uber.org/goleak with more time: that one looks for half a second, which
-// goroutines that are about to end may not get a processor for while the tests of
-// other packages run.
+// It is go.uber.org/goleak with a longer timeout: goleak waits for half a second, in which ending
+// goroutines may not get a CPU while the tests of other packages run.
 package leaktest
 
 import (
@@ -13,11 +12,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-// waitLimit is how long goroutines have to end.
+// waitLimit is how long goroutines may take to end.
 const waitLimit = time.Minute
 
-// Main is what TestMain calls: it runs the tests, then looks for goroutines of
-// theirs, and ends the process.
+// Main implements TestMain: it runs the tests, checks for leaked goroutines, and ends the process.
 func Main(m goleak.TestingM) {
 	code := m.Run()
 	if code == 0 {
@@ -29,7 +27,7 @@ func Main(m goleak.TestingM) {
 	os.Exit(code)
 }
 
-// Find returns an error that describes the goroutines other than the caller's that do not end.
+// Find returns an error that describes the goroutines, except the caller's, that do not end.
 func Find() error { return find(waitLimit) }
 
 func find(waitLimit time.Duration) error {

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-//nolint:paralleltest // other tests' goroutines are seen
+//nolint:paralleltest // goroutines of other tests would be found
 func TestWhatEndsLateIsNoLeak(t *testing.T) {
-	go func() { <-time.After(time.Second) }() // goleak alone gives up before
+	go func() { <-time.After(time.Second) }() // goleak alone times out before that
 	require.NoError(t, Find())
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Type is what happened.
+// Type is the type of an event.
 type Type string
 
 // The types.
@@ -17,12 +17,12 @@ const (
 	SessionRunning    Type = "session.running"    // it has a sandbox
 	SessionHibernated Type = "session.hibernated" // it has none, and wakes with the next prompt
 	SessionRestoring  Type = "session.restoring"
-	SessionError      Type = "session.error" // it needs a person
-	SessionTitle      Type = "session.title" // it has another title
-	// SessionIdle: no prompt waits or runs after one has ended. It is noticed after the end, and left out if another prompt has
-	// come meanwhile.
+	SessionError      Type = "session.error" // it needs an intervention
+	SessionTitle      Type = "session.title" // its title has changed
+	// SessionIdle: a prompt has ended and no other waits or runs. It is detected after the end, and
+	// omitted if another prompt has arrived in the meantime.
 	SessionIdle Type = "session.idle"
-	// SessionCompleted: it is terminated, and nothing will follow.
+	// SessionCompleted: it is terminated, and no event will follow.
 	SessionCompleted Type = "session.completed"
 
 	PromptCompleted Type = "prompt.completed"
@@ -43,22 +43,24 @@ var Types = []Type{
 // Valid reports whether t is one of Types.
 func (t Type) Valid() bool { return slices.Contains(Types, t) }
 
-// Retention is how long events are kept after they happened.
+// Retention is how long events are kept.
 const Retention = 7 * 24 * time.Hour
 
-// Event is one event. Its position is unique and ascends; numbers may be left out.
+// Event is one event. Positions are unique and ascending; numbers may be skipped.
 type Event struct {
 	Position int64
 	Type     Type
 	At       time.Time
-	// Session is the present state of the session. Of one that is being purged there are no events.
+	// Session is the current state of the session. There are no events of a session that is being
+	// purged.
 	Session Subject
-	// Seq is the position of the event in the session's log, and Data its data there; 0 and nil if there is none, or not any more.
+	// Seq is the position of the event in the session's log, and Data its data there; 0 and nil if
+	// there is no such event or it was deleted.
 	Seq  int64
 	Data json.RawMessage
 }
 
-// Subject is what an event says of its session.
+// Subject has the attributes of an event's session.
 type Subject struct {
 	ID       string
 	Agent    string
@@ -67,10 +69,10 @@ type Subject struct {
 	Metadata json.RawMessage
 }
 
-// Page are consecutive events.
+// Page has consecutive events.
 type Page struct {
 	Events []Event
-	// Position is where the next page begins, even if a filter has left out all events.
+	// Position is the start of the next page, even if a filter has omitted all events.
 	Position int64
 	// CaughtUp reports that there were no further events.
 	CaughtUp bool

@@ -10,7 +10,7 @@ type Filter struct {
 	Types     []Type // any of them
 	SessionID string
 	Agent     string
-	Metadata  map[string]string // texts, all of which the session's metadata has
+	Metadata  map[string]string // strings that the session's metadata must all have
 }
 
 // All reports whether the filter selects every event.

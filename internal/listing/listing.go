@@ -1,4 +1,4 @@
-// Package listing says which sessions a list has, and in which order.
+// Package listing has the filters and orders of lists of sessions.
 package listing
 
 import (
@@ -7,22 +7,24 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Filter chooses sessions and their order. Zero fields choose all, newest first.
+// Filter selects sessions and their order. Zero fields select all, newest first.
 type Filter struct {
 	Status session.State
 	Agent  string
 	// Metadata are members of the metadata that a session must have, MaxMetadata at most.
 	Metadata []MetadataMember
-	// CreatedSince is the earliest time of creation, CreatedBefore the first that is too late.
+	// CreatedSince is the earliest time of creation, inclusive, CreatedBefore the latest,
+	// exclusive.
 	CreatedSince, CreatedBefore time.Time
 	// Query has words, MaxWords at most, that must all appear in the title, or the start of the ID; case is ignored.
 	Query  string
 	Sort   Sort
 	Limit  int
-	Cursor string // as returned with the page before
+	Cursor string // as returned with the previous page
 }
 
-// MetadataMember is a member of a session's metadata. Numbers and booleans are compared as they are written.
+// MetadataMember is a member of a session's metadata. Numbers and booleans are compared in their
+// written form.
 type MetadataMember struct{ Key, Value string }
 
 // Bounds of a Filter.

@@ -15,7 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 )
 
-// The names of the variables that say where an agent's model is served end so.
+// Suffixes of the variables that contain an agent's model URL.
 const (
 	baseURLSuffix = "_BASE_URL"       // a URL
 	ConfigSuffix  = "_CONFIG_CONTENT" // a JSON document with such URLs under baseURL
@@ -33,12 +33,12 @@ func (e *Error) Error() string {
 		"start the local Modal with --sandbox-host-ports %d (or OVERWINTER_SANDBOX_HOST_PORTS=%d)", e.name, e.port, e.port, e.port)
 }
 
-// FromSandbox returns how a sandbox with its own network reaches a URL: one on this
-// machine's loopback interface leads to the host's name there, if its port is allowed.
+// FromSandbox returns a URL for use in a sandbox with its own network: a URL on this machine's
+// loopback interface gets the sandbox's name for this host, if its port is allowed.
 func FromSandbox(network sandbox.Network, name, text string) (string, error) {
 	u, parseErr := url.Parse(text)
 	if parseErr != nil || !IsHost(u.Hostname()) {
-		return text, nil //nolint:nilerr // what is no URL is for its user to judge
+		return text, nil //nolint:nilerr // the user of the variable reports invalid URLs
 	}
 	port, ok := portOf(u)
 	if !ok {
@@ -51,7 +51,7 @@ func FromSandbox(network sandbox.Network, name, text string) (string, error) {
 	return u.String(), nil
 }
 
-// IsHost reports whether a host is this machine, to a program on it.
+// IsHost reports whether a host is the loopback interface.
 func IsHost(host string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
@@ -61,7 +61,7 @@ func IsHost(host string) bool {
 	return err == nil && (ip.Unmap().IsLoopback() || ip.IsUnspecified())
 }
 
-// portOf is the port that a URL leads to.
+// portOf returns the port of a URL.
 func portOf(u *url.URL) (uint16, bool) {
 	if text := u.Port(); text != "" {
 		port, err := strconv.ParseUint(text, 10, 16)
@@ -71,8 +71,9 @@ func portOf(u *url.URL) (uint16, bool) {
 	return port, ok
 }
 
-// Rewrite replaces the URLs among sets of variables that lead to this machine, if sandboxes have a network that network
-// returns; nil if they share this machine's. It is called only if there are such URLs.
+// Rewrite replaces loopback URLs in sets of variables, if sandboxes have their own network, which
+// network returns; nil means that they share this machine's. network is called only if there are
+// such URLs.
 func Rewrite(network func() (*sandbox.Network, error), sets ...map[string]string) error {
 	if !slices.ContainsFunc(sets, hasLoopback) {
 		return nil
@@ -93,7 +94,7 @@ func Rewrite(network func() (*sandbox.Network, error), sets ...map[string]string
 	return nil
 }
 
-// hasLoopback reports whether a URL among the variables leads to this machine.
+// hasLoopback reports whether the variables contain a loopback URL.
 func hasLoopback(variables map[string]string) (found bool) {
 	for name, value := range variables {
 		_, _ = rewritten(name, value, func(text string) (string, error) {
@@ -105,22 +106,22 @@ func hasLoopback(variables map[string]string) (found bool) {
 	return found
 }
 
-// URL is a URL on this machine's loopback interface among the variables of an agent.
+// URL is a loopback URL in the variables of an agent.
 type URL struct {
 	Variable string
 	Address  string // host and port
 	Port     uint16
 }
 
-// URLs returns those among the variables, in the order of their names. A sandbox with its own network
-// reaches them only if their ports are open to sandboxes.
+// URLs returns the loopback URLs in the variables, in the order of their names. A sandbox with its
+// own network reaches them only if their ports are open to sandboxes.
 func URLs(variables map[string]string) []URL {
 	var found []URL
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		_, _ = rewritten(name, variables[name], func(text string) (string, error) {
 			u, err := url.Parse(text)
 			if err != nil || !IsHost(u.Hostname()) {
-				return text, nil //nolint:nilerr // what is no URL is for its user to judge
+				return text, nil //nolint:nilerr // the user of the variable reports invalid URLs
 			}
 			if port, ok := portOf(u); ok {
 				found = append(found, URL{Variable: name, Address: net.JoinHostPort(u.Hostname(), strconv.Itoa(int(port))), Port: port})
@@ -131,8 +132,8 @@ func URLs(variables map[string]string) []URL {
 	return found
 }
 
-// rewritten is the value of a variable with each of its URLs replaced by what rewrite makes of it.
-// A value in which nothing is replaced is unchanged, byte by byte.
+// rewritten returns the value of a variable with each of its URLs replaced by the result of
+// rewrite. Without a replacement, the value is returned unchanged, byte for byte.
 func rewritten(name, value string, rewrite func(string) (string, error)) (string, error) {
 	switch {
 	case strings.HasSuffix(name, baseURLSuffix):
@@ -144,7 +145,7 @@ func rewritten(name, value string, rewrite func(string) (string, error)) (string
 	decoder := json.NewDecoder(strings.NewReader(value))
 	decoder.UseNumber()
 	if decoder.Decode(&document) != nil {
-		return value, nil //nolint:nilerr // what is no JSON is for the agent to judge
+		return value, nil //nolint:nilerr // the agent reports invalid JSON
 	}
 	changed := false
 	err := EachBaseURL(document, func(text string) (string, error) {
@@ -159,7 +160,8 @@ func rewritten(name, value string, rewrite func(string) (string, error)) (string
 	return string(raw), err
 }
 
-// EachBaseURL replaces what a JSON document has under baseURL. Other URLs may be of servers in the sandbox.
+// EachBaseURL replaces the values of baseURL in a JSON document. Other URLs may be of servers in
+// the sandbox.
 func EachBaseURL(document any, replace func(string) (string, error)) error {
 	switch d := document.(type) {
 	case []any:

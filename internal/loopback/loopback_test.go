@@ -45,7 +45,8 @@ func TestAPortThatIsNotOpenToSandboxesIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, "A_BASE_URL names port 9000")
 }
 
-// TestTheNetworkIsNotAskedForWithoutAnAddressOfThisMachine: nor is anything rewritten if sandboxes share this machine's.
+// TestTheNetworkIsNotAskedForWithoutAnAddressOfThisMachine also checks that nothing is rewritten if
+// sandboxes share this machine's network.
 func TestTheNetworkIsNotAskedForWithoutAnAddressOfThisMachine(t *testing.T) {
 	t.Parallel()
 	failed := func() (*sandbox.Network, error) { return nil, errors.New("asked") }

@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// maxBytes bounds the paths of a manifest together.
+	// maxBytes bounds the total size of the paths in a manifest.
 	maxBytes = 8 << 20
-	// maxText bounds each other text of a manifest that a runner makes.
+	// maxText bounds every other text of a runner's manifest.
 	maxText = 1024
 )
 
-// Bounded returns the manifest as far as it is within bounds. It was printed by a program of the sandbox, which may not be
-// the runner any more.
+// Bounded returns the manifest, truncated to its bounds. A program in the sandbox printed it, which
+// may have replaced the runner.
 func (m Manifest) Bounded() Manifest {
 	bytes := 0
 	files := []File{}
@@ -29,7 +29,7 @@ func (m Manifest) Bounded() Manifest {
 		f.SHA256 = bounded(f.SHA256)
 		files = append(files, f)
 	}
-	m.AgentFiles, m.Lost, m.From = files, nil, "" // what is lost only the worker knows
+	m.AgentFiles, m.Lost, m.From = files, nil, "" // only the worker knows the losses
 	m.Runner = bounded(m.Runner)
 	if m.Git != nil {
 		m.Git = &Git{Head: bounded(m.Git.Head), DirtyHash: bounded(m.Git.DirtyHash)}
@@ -43,7 +43,7 @@ func (m Manifest) Bounded() Manifest {
 	return m
 }
 
-// bounded is the beginning of a text that may be too long, without what is no UTF-8.
+// bounded returns the beginning of a text that may be too long, without invalid UTF-8.
 func bounded(s string) string {
 	if len(s) > maxText {
 		s = s[:maxText-len("…")] + "…"

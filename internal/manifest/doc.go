@@ -1,5 +1,5 @@
-// Package manifest describes the contents of a snapshot: what a restore of it must restore, so that a session knows what it
-// lacks after it has woken.
+// Package manifest describes the contents of a snapshot, so that missing parts are detected after a
+// restore.
 //
 // The runner makes a [Manifest] when it seals a sandbox, and compares the restored files with it. Bundles keep it as
 // JSON, so fields are added and never renamed. A program in the sandbox may have forged it: see [Manifest.Bounded].

@@ -1,4 +1,6 @@
-// Package metrics declares what workers and apis measure, for Prometheus. docs/operations.md lists every metric.
+// Package metrics declares the Prometheus metrics of workers and apis. docs/operations.md lists
+// every metric.
 //
-// Labels are bounded: agents are those of the catalog, and nothing that a client chooses or that names one session is a label.
+// Labels are bounded: agents are those of the catalog, and no label contains a value chosen by a
+// client or identifies a session.
 package metrics

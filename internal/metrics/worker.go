@@ -13,7 +13,7 @@ var (
 	commitBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 15}
 )
 
-// Worker are the metrics of a worker. They are safe for concurrent use.
+// Worker has the metrics of a worker. It is safe for concurrent use.
 type Worker struct {
 	turns        *prometheus.CounterVec
 	turnSeconds  *prometheus.HistogramVec
@@ -40,7 +40,8 @@ type Worker struct {
 	commits      *prometheus.HistogramVec
 }
 
-// NewWorker returns the metrics of a worker, registered with registry; nil for one that shows them to no one.
+// NewWorker returns the metrics of a worker, registered with registry, or unregistered if it is
+// nil.
 func NewWorker(registry prometheus.Registerer) *Worker {
 	m := &Worker{
 		turns:       counters("turns_total", "Turns that have ended, by agent and outcome.", "agent", "outcome"),
@@ -79,7 +80,7 @@ func NewWorker(registry prometheus.Registerer) *Worker {
 	return m
 }
 
-// prefix is that of all names.
+// prefix is the prefix of all names.
 const prefix = "overwinter_"
 
 func counters(name, help string, labels ...string) *prometheus.CounterVec {
@@ -94,7 +95,7 @@ func histograms(name, help string, buckets []float64, labels ...string) *prometh
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: prefix + name, Help: help, Buckets: buckets}, labels)
 }
 
-// result is the value of the label of that name.
+// result returns the value of the label result.
 func result(err error) string {
 	if err != nil {
 		return "error"
@@ -102,11 +103,11 @@ func result(err error) string {
 	return "ok"
 }
 
-// Turn is a turn that has ended.
+// Turn is an ended turn.
 type Turn struct {
 	Agent, Outcome            string
 	Took                      time.Duration
-	QueueWait                 time.Duration // negative if it is not known
+	QueueWait                 time.Duration // negative if unknown
 	InputTokens, OutputTokens int64
 }
 
@@ -121,7 +122,7 @@ func (m *Worker) TurnEnded(t Turn) {
 	m.tokens.WithLabelValues(t.Agent, "output").Add(float64(max(0, t.OutputTokens)))
 }
 
-// AttemptBegun counts an attempt at a turn as under way until end is called with its result.
+// AttemptBegun counts an attempt at a turn as running until end is called with its result.
 func (m *Worker) AttemptBegun() (end func(result string)) {
 	m.running.Inc()
 	return func(result string) {
@@ -130,10 +131,10 @@ func (m *Worker) AttemptBegun() (end func(result string)) {
 	}
 }
 
-// ModelRetried counts a request to a model that was sent again.
+// ModelRetried counts a retried request to a model.
 func (m *Worker) ModelRetried(agent string) { m.retries.WithLabelValues(agent).Inc() }
 
-// QuestionAsked counts a question that people are asked.
+// QuestionAsked counts a question to people.
 func (m *Worker) QuestionAsked(kind string) { m.asked.WithLabelValues(kind).Inc() }
 
 // Transition counts a transition of a session.
@@ -155,10 +156,10 @@ func (m *Worker) SandboxCreated(took time.Duration, err error) {
 	m.create.WithLabelValues(result(err)).Observe(took.Seconds())
 }
 
-// BreakerRefused counts a start that waits because others keep failing.
+// BreakerRefused counts a start that a circuit breaker delays.
 func (m *Worker) BreakerRefused(agent string) { m.refused.WithLabelValues(agent).Inc() }
 
-// BreakerOpened counts a circuit breaker of starts that has opened.
+// BreakerOpened counts an opened circuit breaker of starts.
 func (m *Worker) BreakerOpened() { m.opened.Inc() }
 
 // SnapshotMade measures a snapshot of the provider.
@@ -166,7 +167,7 @@ func (m *Worker) SnapshotMade(took time.Duration, err error) {
 	m.snapshot.WithLabelValues(result(err)).Observe(took.Seconds())
 }
 
-// SnapshotSized measures what a snapshot has of the workspace.
+// SnapshotSized measures the size of the workspace in a snapshot.
 func (m *Worker) SnapshotSized(bytes int64) { m.snapshotSize.Observe(float64(bytes)) }
 
 // ImageBuilt measures the build of an agent's image.
@@ -182,7 +183,7 @@ func (m *Worker) Reconciled(took time.Duration, err error) {
 	}
 }
 
-// Relayed counts a signal that the relay has sent again; kind is prompt or command.
+// Relayed counts a signal that the relay has re-sent; kind is prompt or command.
 func (m *Worker) Relayed(kind string, err error) { m.relay.WithLabelValues(kind, result(err)).Inc() }
 
 // EventsAppended measures an append to the event log.

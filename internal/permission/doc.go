@@ -1,3 +1,3 @@
-// Package permission decides about the calls of tools: they run, people are asked, or they do not run. The words are the
-// same for every agent; adapters hand them to their agents.
+// Package permission decides whether tool calls run, are asked about, or are refused. The policies
+// are the same for every agent; adapters translate them for their agents.
 package permission

@@ -1,6 +1,6 @@
 package permission
 
-// Policy decides about a call of a tool.
+// Policy is the decision about a tool call.
 type Policy string
 
 // The policies.
@@ -13,15 +13,15 @@ const (
 // Known reports whether p is one of the policies.
 func (p Policy) Known() bool { return p == Allow || p == Ask || p == Deny }
 
-// Rules say what an agent may do without asking. The zero value allows everything: a sandbox
-// is there for that.
+// Rules are the permissions of an agent. The zero value allows everything, because the sandbox is
+// the boundary.
 type Rules struct {
 	Default Policy `json:"default,omitempty"` // empty means allow
-	// Tools are exceptions, by the name under which the agent knows a tool.
+	// Tools are exceptions, by the agent's name of the tool.
 	Tools map[string]Policy `json:"tools,omitempty"`
 }
 
-// Of is the policy for a tool.
+// Of returns the policy for a tool.
 func (r Rules) Of(tool string) Policy {
 	if policy, ok := r.Tools[tool]; ok {
 		return policy

@@ -1,5 +1,6 @@
-// Package portable is the archive of a portable bundle: the files, the agent's memory and the conversation of a session in
-// one file, from which the session can be continued in another installation or at another provider.
+// Package portable has the archive of a portable bundle: the files, the agent's memory and the
+// conversation of a session in one file, from which the session can continue in another
+// installation or at another provider.
 //
 // An archive is a tar file, compressed with gzip, with these entries in this order:
 //
@@ -9,7 +10,8 @@
 //	conversation.jsonl      the blocks of the conversation, one line for each; absent where the agent's files have all
 //	manifest.json           a Manifest, which lists every entry before it with its size and SHA-256
 //
-// The manifest is last: an archive without it was cut short, and no reader accepts it. [Read] checks everything that an
-// archive says of itself, and refuses what could write outside of a workspace or is larger than [Limits]. So that nothing
-// is left of an archive that is refused, callers of Read keep what they get aside until it returns.
+// The manifest is last: an archive without it is truncated and refused. [Read] verifies the whole
+// archive, and refuses entries that could be written outside of a workspace or exceed [Limits].
+// Callers of Read must stage the entries until it returns, so that a refused archive leaves no
+// files.
 package portable

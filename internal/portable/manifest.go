@@ -13,7 +13,7 @@ import (
 const (
 	// Format is the format of every manifest.
 	Format = "overwinter-bundle"
-	// Version rises with changes that an earlier reader would misunderstand.
+	// Version is raised for changes that an earlier reader would misinterpret.
 	Version = 1
 )
 
@@ -26,7 +26,8 @@ const (
 	agentDir          = "agent/"
 )
 
-// Where the agent works in every sandbox. Archives have the paths of a sandbox, wherever they come from.
+// The agent's directories in every sandbox. Archives always have the paths of a sandbox, whatever
+// their origin.
 const (
 	Workspace = "/workspace"
 	Home      = "/root"
@@ -41,8 +42,8 @@ const (
 	maxMissing      = 200 // items of Manifest.Missing
 	maxSecrets      = 200 // names in Session.Secrets
 	maxManifest     = 16 << 20
-	// MaxWorkspaceEntries leaves room for the agent's own files, which follow those of the workspace: without them a session
-	// remembers nothing.
+	// MaxWorkspaceEntries leaves room for the agent's own files, which follow those of the
+	// workspace, because a session needs them for its memory.
 	MaxWorkspaceEntries = maxEntries - 4100
 )
 
@@ -50,34 +51,34 @@ const (
 type Manifest struct {
 	Format    string    `json:"format"`
 	Version   int       `json:"version"`
-	Release   string    `json:"release,omitempty"` // of the program that made it
+	Release   string    `json:"release,omitempty"` // of the program that created it
 	CreatedAt time.Time `json:"createdAt"`
 	Source    Source    `json:"source"`
 	Session   Session   `json:"session"`
 	// MemoryID is the id of the session under which the agent keeps its memory.
 	MemoryID string `json:"memoryId"`
-	// Workspace and Home are the directories that the agent worked in, absolute.
+	// Workspace and Home are the absolute paths of the agent's directories.
 	Workspace string `json:"workspace"`
 	Home      string `json:"home"`
-	Git       *Git   `json:"git,omitempty"` // nil where the workspace is not a repository
-	// Deleted are paths that the repository has at its head and the workspace has not.
+	Git       *Git   `json:"git,omitempty"` // nil if the workspace is not a repository
+	// Deleted are paths that are in the repository's head but not in the workspace.
 	Deleted []string `json:"deleted,omitempty"`
 	Entries []Entry  `json:"entries"`
-	// Missing says what the archive lacks, in words for people.
+	// Missing lists the parts that are missing from the archive, for people.
 	Missing []string `json:"missing,omitempty"`
 }
 
-// Source is where an archive comes from.
+// Source is the origin of an archive.
 type Source struct {
 	SessionID string `json:"sessionId,omitempty"`
 	BundleID  string `json:"bundleId,omitempty"`
-	PromptID  string `json:"promptId,omitempty"` // newest prompt that the agent's memory has
+	PromptID  string `json:"promptId,omitempty"` // newest prompt in the agent's memory
 	Outcome   string `json:"outcome,omitempty"`  // of its turn
-	// Place says in words for people where the workspace was, such as "/home/ada/src on laptop".
+	// Place describes the location of the workspace for people, such as "/home/ada/src on laptop".
 	Place string `json:"place,omitempty"`
 }
 
-// Session is what a session that continues is made with.
+// Session has the settings of the session to create.
 type Session struct {
 	Agent     string          `json:"agent"`
 	Title     string          `json:"title,omitempty"`
@@ -88,10 +89,10 @@ type Session struct {
 	Metadata  json.RawMessage `json:"metadata,omitempty"`
 }
 
-// Git is where the repository of a workspace stands.
+// Git is the state of a workspace's repository.
 type Git struct {
 	Head   string `json:"head,omitempty"`   // commit; empty before the first
-	Branch string `json:"branch,omitempty"` // empty where the head is detached
+	Branch string `json:"branch,omitempty"` // empty if the head is detached
 	Remote string `json:"remote,omitempty"` // origin, without credentials
 }
 
@@ -106,13 +107,13 @@ type Entry struct {
 	SHA256 string      `json:"sha256"` // of the content; of a link, of its target
 }
 
-// WorkspacePath is the path of a file of the workspace, relative to it; false for other entries.
+// WorkspacePath returns the relative path of a file of the workspace; false for other entries.
 func (e Entry) WorkspacePath() (string, bool) { return strings.CutPrefix(e.Name, workspaceDir) }
 
 // AgentFile reports whether the entry is one of the agent's own files.
 func (e Entry) AgentFile() bool { return strings.HasPrefix(e.Name, agentDir) }
 
-// check returns what is wrong with a manifest apart from its entries.
+// check returns the error in a manifest apart from its entries.
 func (m Manifest) check() error {
 	switch {
 	case m.Format != Format:
@@ -143,7 +144,8 @@ func isCommit(s string) bool {
 	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// validBranch holds for names that git takes as a branch and that are not taken for an option or an expression.
+// validBranch matches names that git accepts as a branch and that it cannot interpret as an option
+// or an expression.
 func validBranch(name string) bool {
 	if name == "" {
 		return true
@@ -159,7 +161,8 @@ func validBranch(name string) bool {
 	return utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune(`~^:?*[\`, r) })
 }
 
-// checkPath returns an error unless a path names something within a workspace, and nothing of git's own.
+// checkPath returns an error unless a path is within a workspace and outside of git's own
+// directory.
 func checkPath(p string) error {
 	switch {
 	case len(p) > maxPathBytes:
@@ -175,7 +178,8 @@ func checkPath(p string) error {
 	return nil
 }
 
-// LinkStaysWithin reports whether a symbolic link at a path of the workspace leads to a place within it, by its text.
+// LinkStaysWithin reports whether the target of a symbolic link at a path of the workspace is
+// within it, judging by its text.
 func LinkStaysWithin(p, target string) bool {
 	if target == "" || len(target) > maxPathBytes || path.IsAbs(target) || !utf8.ValidString(target) || strings.ContainsRune(target, 0) {
 		return false
@@ -192,7 +196,7 @@ func LinkStaysWithin(p, target string) bool {
 	return true
 }
 
-// AddMissing adds to what an archive lacks, as far as there is room.
+// AddMissing adds an item to the missing parts, as far as there is room.
 func (m *Manifest) AddMissing(items ...string) {
 	for _, item := range items {
 		switch {

@@ -18,7 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/portable"
 )
 
-// whole is an archive with an entry of each kind.
+// whole returns an archive with an entry of each kind.
 func whole(t *testing.T) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -79,7 +79,7 @@ func TestNoPartOfAnArchiveIsAnArchive(t *testing.T) {
 func TestADamagedArchiveIsRefused(t *testing.T) {
 	t.Parallel()
 	data := whole(t)
-	for n := 10; n < len(data); n++ { // the header of gzip has fields that nothing reads
+	for n := 10; n < len(data); n++ { // the header of gzip has unused fields
 		bad := bytes.Clone(data)
 		bad[n] ^= 0x55
 		_, err := portable.Read(bytes.NewReader(bad), drop)
@@ -95,7 +95,7 @@ type piece struct {
 
 func file(name, data string) piece { return piece{tar.Header{Name: name, Mode: 0o644}, data} }
 
-// forge makes an archive of entries whose manifest lists them as they are, unless change changes it.
+// forge returns an archive of entries with a matching manifest, unless change modifies it.
 func forge(t *testing.T, change func(*portable.Manifest), entries ...piece) []byte {
 	t.Helper()
 	m := portable.Manifest{Format: portable.Format, Version: portable.Version}

@@ -17,19 +17,20 @@ import (
 	"unicode/utf8"
 )
 
-// InvalidError is what is wrong with an archive.
+// InvalidError is an error in the content of an archive.
 type InvalidError struct{ Err error }
 
 func (e *InvalidError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the underlying error.
 func (e *InvalidError) Unwrap() error { return e.Err }
 
 func invalid(format string, args ...any) error { return &InvalidError{fmt.Errorf(format, args...)} }
 
-// Read reads an archive to its end and returns its manifest. It calls take for each entry but the manifest, in their order, with
-// its name, mode and link, and its content; Path and SHA256 are in the manifest only. What take has got is not to be used
-// until Read returns without an error. *InvalidError says what is wrong with the archive.
+// Read reads an archive to its end and returns its manifest. It calls take for each entry except
+// the manifest, in order, with its name, mode, link and content; Path and SHA256 are only in the
+// manifest. The entries must not be used until Read returns without an error. *InvalidError
+// describes an invalid archive.
 func Read(r io.Reader, take func(Entry, io.Reader) error) (Manifest, error) {
 	limited := &limitedReader{r: r, left: MaxArchiveBytes, what: "the archive", most: MaxArchiveBytes}
 	buffered := bufio.NewReaderSize(limited, 64<<10)
@@ -38,7 +39,7 @@ func Read(r io.Reader, take func(Entry, io.Reader) error) (Manifest, error) {
 		return Manifest{}, archiveError(err, "the archive is not compressed with gzip")
 	}
 	zip.Multistream(false)
-	// Headers count too: each entry has a few blocks of them.
+	// Headers count too, because each entry has a few blocks of them.
 	const most = MaxBytes + maxManifest + maxEntries*8<<10
 	a := &archive{tar: tar.NewReader(&limitedReader{r: zip, left: most, what: "the content of the archive", most: most}), seen: map[string]Entry{}, dirs: map[string]bool{}}
 	m, err := a.read(take)
@@ -56,7 +57,7 @@ func Read(r io.Reader, take func(Entry, io.Reader) error) (Manifest, error) {
 	return m, nil
 }
 
-// archiveError sorts an error of reading: what is wrong with the archive, and what with its source.
+// archiveError distinguishes errors of the archive from errors of its source.
 func archiveError(err error, what string) error {
 	if _, ok := errors.AsType[*InvalidError](err); ok {
 		return err
@@ -70,7 +71,7 @@ func archiveError(err error, what string) error {
 	return err
 }
 
-// limitedReader returns an error at a limit, rather than the end.
+// limitedReader returns an error at a limit instead of io.EOF.
 type limitedReader struct {
 	r          io.Reader
 	left, most int64
@@ -94,7 +95,7 @@ func (l *limitedReader) Read(p []byte) (int, error) {
 type archive struct {
 	tar   *tar.Reader
 	seen  map[string]Entry
-	dirs  map[string]bool // directories of what was seen in the workspace
+	dirs  map[string]bool // directories of the workspace entries so far
 	order []string
 	bytes int64
 	stage int // of the entries, which come in their order
@@ -225,7 +226,7 @@ func (a *archive) manifest(h *tar.Header) (Manifest, error) {
 	return m, nil
 }
 
-// compare checks that what the manifest lists is what was read.
+// compare checks that the manifest lists the entries that were read.
 func (a *archive) compare(listed []Entry) error {
 	if len(listed) != len(a.order) {
 		return invalid("%s lists %d entries, and the archive has %d", manifestEntry, len(listed), len(a.order))
@@ -260,7 +261,7 @@ func (a *archive) compare(listed []Entry) error {
 	return nil
 }
 
-// checkAgentPath returns an error unless a path is that of a file, absolute and clean.
+// checkAgentPath returns an error unless a path is an absolute and clean path of a file.
 func checkAgentPath(p string) error {
 	if len(p) > maxPathBytes || !path.IsAbs(p) || path.Clean(p) != p || p == "/" || !utf8.ValidString(p) || strings.ContainsRune(p, 0) {
 		return fmt.Errorf("the path %.80q of an agent's file must be absolute and clean, of at most %d bytes", p, maxPathBytes)

@@ -29,7 +29,7 @@ func NewWriter(w io.Writer) *Writer {
 	return &Writer{zip: zip, tar: tar.NewWriter(zip), entries: []Entry{}}
 }
 
-// ErrFull says that an entry is beyond the limits of an archive. The archive is as it was without it.
+// ErrFull reports that an entry exceeds the limits of an archive, which is unchanged.
 var ErrFull = errors.New("the archive is full")
 
 // Repository adds the bundle of the repository.
@@ -103,8 +103,8 @@ func (w *Writer) add(e Entry, content io.Reader) error {
 	return err
 }
 
-// Close adds the manifest, with the entries that were written, and completes the archive. It does not close what the archive is
-// written to.
+// Close adds the manifest, with the entries that were written, and completes the archive. It does
+// not close the underlying writer.
 func (w *Writer) Close(m Manifest) error {
 	m.Format, m.Version, m.Entries = Format, Version, w.entries
 	if err := m.check(); err != nil {

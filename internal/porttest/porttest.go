@@ -8,19 +8,19 @@ import (
 	"testing"
 )
 
-// Ports below those that the kernel assigns by itself, to outgoing connections among others.
+// Ports below the range that the kernel assigns, for example to outgoing connections.
 const (
 	first = 10_000
 	count = 20_000
 )
 
-// given are the ports that this process has returned.
+// given has the ports that this process has returned.
 var given sync.Map
 
 // Free returns a port of 127.0.0.1 that was free a moment ago, and each port once.
 //
-// It binds a socket without listening. A program that another test starts at that moment has a copy of
-// the socket until it is executed; a copy of a listening socket would keep the port in use after this
+// It binds a socket without listening. A program that another test starts at that moment holds a
+// copy of the socket until exec; a copy of a listening socket would keep the port in use after this
 // function has closed its own.
 func Free(t testing.TB) int {
 	t.Helper()
@@ -36,7 +36,7 @@ func Free(t testing.TB) int {
 
 // isFree reports whether no socket listens on the port.
 func isFree(port int) bool {
-	syscall.ForkLock.RLock() // until the socket is closed in programs that are executed
+	syscall.ForkLock.RLock() // until programs that are starting have closed the socket
 	s, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err == nil {
 		syscall.CloseOnExec(s)
@@ -46,7 +46,7 @@ func isFree(port int) bool {
 		return false
 	}
 	defer syscall.Close(s) // nothing was written
-	// As the sockets of servers have it: then only listening ones are in each other's way.
+	// Servers set this option too, so only listening sockets conflict.
 	if err := syscall.SetsockoptInt(s, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
 		return false
 	}

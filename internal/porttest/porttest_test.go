@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Without a pause, other tests start programs, each of which has this process's sockets for a moment.
+// Programs are started continuously, each of which briefly holds this process's sockets.
 func TestAFreePortIsFreeWhileProgramsStart(t *testing.T) {
 	t.Parallel()
 	var programs sync.WaitGroup
@@ -22,7 +22,7 @@ func TestAFreePortIsFreeWhileProgramsStart(t *testing.T) {
 				case <-done:
 					return
 				default:
-					_ = exec.CommandContext(t.Context(), "true").Run() // that it starts is enough
+					_ = exec.CommandContext(t.Context(), "true").Run() // only its start matters
 				}
 			}
 		})

@@ -1,23 +1,23 @@
-// Package presence says which clients look at a session, and who their users are.
+// Package presence has the clients that view a session, and their users.
 package presence
 
-// Viewer is a client that looks at a session.
+// Viewer is a client that views a session.
 type Viewer struct {
 	Client    string // unique for each connection
 	SessionID string
 	User      User
 }
 
-// User is a person. The zero value is one of whom nothing is known.
+// User is a person. The zero value is an anonymous user.
 type User struct {
 	ID   string
 	Name string
 }
 
-// Presence is who looks at a session.
+// Presence has the viewers of a session.
 type Presence struct {
 	Clients int
-	Users   []User // by ID, each once, those of whom nothing is known left out; at most MaxUsers
+	Users   []User // unique by ID, without anonymous users; at most MaxUsers
 }
 
 // Bounds of users.

@@ -1,5 +1,5 @@
-// Package privatedir makes directories that only their owner can enter, and
-// tightens those that an earlier version left open.
+// Package privatedir creates directories that only their owner can enter, and tightens the
+// permissions of existing ones.
 package privatedir
 
 import (
@@ -10,14 +10,13 @@ import (
 	"syscall"
 )
 
-// Make creates the directory if it is missing and removes permissions beyond mode
-// if it has any. It fails if the directory belongs to another user: that user could
-// replace what is in it.
+// Make creates the directory if it is missing and removes permissions beyond mode if it has any. It
+// fails if the directory belongs to another user, who could replace its content.
 func Make(path string, mode fs.FileMode) error {
 	if err := os.MkdirAll(path, mode); err != nil {
 		return err
 	}
-	// Through one descriptor, so that owner and mode are those of the same directory.
+	// One descriptor is used, so that owner and mode are those of the same directory.
 	dir, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY, 0)
 	if err != nil {
 		return err

@@ -15,17 +15,17 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/permission"
 )
 
-// Prefix is what the ids of profiles begin with.
+// Prefix is the prefix of profile ids.
 const Prefix = "prf_"
 
-// Limits of a profile. A request is bounded as a whole as well.
+// Limits of a profile. The size of a request is also limited as a whole.
 const (
 	MaxItems       = 100 // of each kind
 	MaxDescription = 1000
-	MaxModelRunes  = 200 // also of a session's own options
+	MaxModelRunes  = 200 // also in a session's own options
 )
 
-// Profile is a named set of what agents are given, in one of its versions.
+// Profile is one version of a named configuration of agents.
 type Profile struct {
 	ID          string
 	Name        string
@@ -36,20 +36,20 @@ type Profile struct {
 	UpdatedAt   time.Time // of the newest version
 }
 
-// Ref names the profile in this version: ID@VERSION, which is what a session keeps.
+// Ref returns ID@VERSION, which a session stores.
 func (p Profile) Ref() string { return p.ID + "@" + strconv.FormatInt(p.Version, 10) }
 
-// Version is one version of a profile, without what is in it.
+// Version is one version of a profile, without its content.
 type Version struct {
 	ProfileID string
 	Version   int64
 	CreatedAt time.Time
 }
 
-// Ref names the version, as a session says it.
+// Ref returns ID@VERSION, as in a session.
 func (v Version) Ref() string { return Profile{ID: v.ProfileID, Version: v.Version}.Ref() }
 
-// ParseRef reads the id, or the name, and the version of a profile; 0 where none is given.
+// ParseRef parses the id or name and the version of a profile; 0 if no version is given.
 func ParseRef(ref string) (profile string, version int64, err error) {
 	profile, number, found := strings.Cut(ref, "@")
 	if found {
@@ -61,8 +61,8 @@ func ParseRef(ref string) (profile string, version int64, err error) {
 	return profile, version, nil
 }
 
-// Spec is an agent's configuration in addition to its defaults. The adapter decides how the
-// agent gets it, and reports what the agent does not support.
+// Spec is an agent's configuration in addition to its defaults. The adapter decides how the agent
+// gets it, and reports unsupported parts.
 type Spec struct {
 	// Instructions are added to the agent's instructions at the start of every conversation.
 	Instructions string `json:"instructions,omitempty"`
@@ -75,12 +75,12 @@ type Spec struct {
 	Files []File `json:"files,omitempty"`
 	// OverwinterTools is false for agents that are not offered the tools of overwinter itself.
 	OverwinterTools *bool `json:"overwinterTools,omitempty"`
-	// Model is taken where the session's options name none.
+	// Model applies if the session's options name none.
 	Model string `json:"model,omitempty"`
-	// Environment is added to the agent's. It is no place for secrets.
+	// Environment is added to the agent's. It must not contain secrets.
 	Environment map[string]string `json:"environment,omitempty"`
-	// Secrets are the names of stored secrets that the agent is given as variables, besides those that its
-	// adapter asks for. A turn fails if one is not stored.
+	// Secrets are the names of stored secrets that the agent gets as variables, in addition to
+	// those of its adapter. A turn fails if one is not stored.
 	Secrets     []string         `json:"secrets,omitempty"`
 	Permissions permission.Rules `json:"permissions,omitzero"`
 }
@@ -92,8 +92,8 @@ type Text struct {
 	Content     string `json:"content"` // Markdown, without front matter
 }
 
-// MCPServer is a server of the Model Context Protocol: a program in the sandbox where
-// Command is set, else one that is reached by URL.
+// MCPServer is a server of the Model Context Protocol: a program in the sandbox if Command is set,
+// otherwise a remote server at URL.
 type MCPServer struct {
 	Name        string            `json:"name"`
 	Command     string            `json:"command,omitempty"`
@@ -112,19 +112,19 @@ type File struct {
 var (
 	itemName = lazyregexp.New(`^[a-z0-9][a-z0-9-]{0,63}$`)
 	variable = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
-	// secretVariable is the name of a secret that is given as a variable.
+	// secretVariable matches the name of a secret that can be a variable.
 	secretVariable = lazyregexp.New(`^[A-Z_][A-Z0-9_]{0,127}$`)
 )
 
-// ownName is a profile's own name: no id, and nothing that would read as a version.
+// ownName matches a profile's name: not an id, and without a part that looks like a version.
 var ownName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9 ._-]{0,99}$`)
 
-// ValidName reports whether a profile may be called that.
+// ValidName reports whether a name is valid for a profile.
 func ValidName(name string) bool {
 	return ownName.MatchString(name) && !strings.HasPrefix(name, Prefix)
 }
 
-// Check says what is wrong with the spec, field by field.
+// Check returns the errors in the spec, field by field.
 func (s Spec) Check() []failure.Field {
 	var c check
 	if n := utf8.RuneCountInString(s.Model); n > MaxModelRunes {
@@ -148,9 +148,9 @@ func (s Spec) Check() []failure.Field {
 	return c.wrong
 }
 
-// A profile may set those of overwinter's variables that configure agents: names that begin with
-// acpVariables configure the agent acp; modelTimeoutVariable sets how long a turn continues while all
-// requests to the model fail.
+// A profile may set the variables of overwinter that configure agents: names that begin with
+// acpVariables configure the agent acp; modelTimeoutVariable sets how long a turn continues while
+// all requests to the model fail.
 const (
 	acpVariables         = "OVERWINTER_ACP_"
 	modelTimeoutVariable = "OVERWINTER_PATIENCE"
@@ -162,7 +162,7 @@ func (c *check) refuse(field, format string, args ...any) {
 	c.wrong = append(c.wrong, failure.Field{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
-// name checks the i-th name of a list and returns whether it occurred before.
+// name checks the i-th name of a list and returns whether it is a repetition.
 func (c *check) name(list string, i int, name string, seen map[string]bool) {
 	field := fmt.Sprintf("%s[%d].name", list, i)
 	switch {
@@ -249,7 +249,7 @@ func (c *check) secrets(names []string, env map[string]string) {
 	}
 }
 
-// settable reports whether a profile may set a variable of the name.
+// settable reports whether a profile may set the variable.
 func settable(name string) bool {
 	return !strings.HasPrefix(name, "OVERWINTER_") || strings.HasPrefix(name, acpVariables) || name == modelTimeoutVariable
 }

@@ -2,5 +2,6 @@
 //
 //	stopping ──▶ erasing ──▶ checking ──▶ erased
 //
-// A [Purge] is a row that outlives its session: it is all the state that the erasure needs, and a tombstone afterwards.
+// A [Purge] is a row that outlives its session: it has all state of the erasure, and is a tombstone
+// afterwards.
 package purge

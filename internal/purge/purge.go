@@ -2,7 +2,7 @@ package purge
 
 import "time"
 
-// State is how far the erasure of a session's data is.
+// State is the progress of the erasure of a session's data.
 type State string
 
 // The states of a purge.
@@ -11,13 +11,13 @@ const (
 	Stopping State = "stopping"
 	// Erasing: its data is being erased.
 	Erasing State = "erasing"
-	// Checking: the session is gone; that nothing brought its workflow back is still to be checked.
+	// Checking: the session is erased; a check that its workflow was not started again is pending.
 	Checking State = "checking"
-	// Erased: all is done. The tombstone keeps the id from being used again.
+	// Erased: the purge is complete. The tombstone prevents reuse of the id.
 	Erased State = "erased"
 )
 
-// Purge is the erasure of everything that is stored of a session.
+// Purge is the erasure of all stored data of a session.
 type Purge struct {
 	SessionID   string
 	State       State

@@ -2,7 +2,7 @@ package question
 
 import "github.com/overwinter-dev/overwinter/internal/failure"
 
-// Closed refuses an answer to a question of this status, which is not open any more.
+// Closed returns the error for an answer to a question with this status, which is no longer open.
 func (s Status) Closed() *failure.Error {
 	code := failure.Answered
 	switch s {

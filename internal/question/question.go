@@ -24,12 +24,11 @@ const (
 	MaxAnswers     = 64
 )
 
-// Bounds of an agent's questions. A larger question is rejected, whether a policy or a person
-// decides it.
+// Bounds of an agent's questions. A larger question is rejected, even if a policy would decide it.
 const (
-	MaxBytes        = 1 << 20  // of a question, with the input that it is about, as JSON
+	MaxBytes        = 1 << 20  // of a question with its tool input, as JSON
 	MaxPerTurn      = 1000     // that people are asked in a turn
-	MaxBytesPerTurn = 64 << 20 // of all questions of a turn, also of those that a policy decides
+	MaxBytesPerTurn = 64 << 20 // of all questions of a turn, including those that a policy decides
 	MaxIDBytes      = 4 << 10  // of the agent's id of a question
 )
 
@@ -38,13 +37,13 @@ type Kind string
 
 // The kinds of question.
 const (
-	// Permission: may the agent call this tool with this input?
+	// Permission: the agent asks whether it may call a tool with an input.
 	Permission Kind = "permission"
-	// Inquiry: the agent asks the user something in words.
+	// Inquiry: the agent asks a question in words.
 	Inquiry Kind = "question"
 )
 
-// Status is where a question stands. Every status but open is final.
+// Status is the status of a question. Every status except open is final.
 type Status string
 
 // The statuses of questions.
@@ -52,7 +51,7 @@ const (
 	Open      Status = "open"
 	Answered  Status = "answered"
 	Expired   Status = "expired"   // no answer in time; the agent got a rejection
-	Cancelled Status = "cancelled" // the agent does not wait any more
+	Cancelled Status = "cancelled" // the agent no longer waits
 )
 
 // Reasons of a question that was not answered, in addition to session.ReasonWithdrawn: by the agent, in the
@@ -63,20 +62,20 @@ const (
 	ReasonPolicy    = "policy"     // decided by the session's permissions; not shown to people
 )
 
-// Asked is the question of an agent, as its adapter understands it.
+// Asked is an agent's question, as parsed by its adapter.
 type Asked struct {
 	ID        string          `json:"id"` // the agent's own, unique in its run
 	Kind      Kind            `json:"kind"`
 	ToolName  string          `json:"toolName"`
-	ToolUseID string          `json:"toolUseId"`       // block id of the call it is about
+	ToolUseID string          `json:"toolUseId"`       // block id of its call
 	Input     json.RawMessage `json:"input,omitempty"` // of the tool, as the agent would call it
 	Title     string          `json:"title"`           // what is asked, for people
 	Inquiries []Item          `json:"inquiries,omitempty"`
-	// Suggestions are the agent's own words for "always", handed back with the answer.
+	// Suggestions is the agent's representation of "always", returned with the answer.
 	Suggestions json.RawMessage `json:"suggestions,omitempty"`
 }
 
-// Map returns a copy with its texts replaced: those in words by text, the agent's own JSON by raw.
+// Map returns a copy with its texts mapped: plain texts by text, the agent's own JSON by raw.
 func (a Asked) Map(text func(string) string, raw func(json.RawMessage) json.RawMessage) Asked {
 	a.ToolName, a.ToolUseID, a.Title = text(a.ToolName), text(a.ToolUseID), text(a.Title)
 	a.Input, a.Suggestions = raw(a.Input), raw(a.Suggestions)
@@ -91,7 +90,7 @@ func (a Asked) Map(text func(string) string, raw func(json.RawMessage) json.RawM
 	return a
 }
 
-// Item is one thing that an Inquiry asks.
+// Item is one question of an Inquiry.
 type Item struct {
 	Question string   `json:"question"` // the key of its answer
 	Header   string   `json:"header,omitempty"`
@@ -99,24 +98,24 @@ type Item struct {
 	Options  []Option `json:"options,omitempty"`
 }
 
-// Option is an answer that the agent offers. Others may be given.
+// Option is an answer that the agent offers. Other answers are possible.
 type Option struct {
 	Label       string `json:"label"`
 	Description string `json:"description,omitempty"`
 }
 
-// Decision is the answer to a question in one word.
+// Decision is a one-word answer to a question.
 type Decision string
 
 // The decisions. An Inquiry is answered with once, or rejected.
 const (
 	Once       Decision = "once"    // allowed this time
-	ForSession Decision = "session" // and whatever is like it until the session's agent ends
-	Always     Decision = "always"  // and whatever is like it from now on
+	ForSession Decision = "session" // and similar calls until the session's agent ends
+	Always     Decision = "always"  // and similar calls from now on
 	Reject     Decision = "reject"  // not allowed; the agent continues without it
 )
 
-// Decisions are all decisions.
+// Decisions lists all decisions.
 func Decisions() []Decision {
 	return []Decision{Once, ForSession, Always, Reject}
 }
@@ -128,11 +127,11 @@ type Answer struct {
 	Answers map[string]Said `json:"answers,omitempty"`
 	// Message is sent to the agent with a rejection.
 	Message string `json:"message,omitempty"`
-	// By is who answered, in the words of the client; empty if it does not say.
+	// By is the client's name of the person who answered; empty if not given.
 	By string `json:"by,omitempty"`
 }
 
-// Question is a question that was put to people.
+// Question is a question to people.
 type Question struct {
 	ID        string
 	SessionID string
@@ -140,14 +139,15 @@ type Question struct {
 	Asked     Asked
 	Status    Status
 	Answer    *Answer // of an answered one
-	Reason    string  // why it was not answered
+	Reason    string  // the reason why it was not answered
 	CreatedAt time.Time
 	ExpiresAt time.Time
 	// ResolvedAt is zero while it is open.
 	ResolvedAt time.Time
-	// Notify is set by the store's QuestionAnswer alone: the workflow is to be signalled, as the session sleeps.
+	// Notify is set only by the store's QuestionAnswer: the workflow must be signaled because the
+	// session sleeps.
 	Notify bool
-	// Delivered: the agent received the answer, or that there is none.
+	// Delivered: the agent received the answer, or the information that there is none.
 	Delivered bool
 }
 

@@ -1,4 +1,5 @@
-// Package receipt is the account of a restore: how much of a session came back, and what did not.
+// Package receipt has the result of a restore: how much of a session was restored, and what is
+// missing.
 package receipt
 
 import (
@@ -7,13 +8,14 @@ import (
 )
 
 const (
-	// MaxItems bounds each list of a receipt. Receipts are events, and results of activities, which the engine bounds.
+	// MaxItems bounds each list of a receipt, because receipts are events and results of
+	// activities, whose size Temporal limits.
 	MaxItems = 100
 	// MaxItem bounds each item of such a list, in bytes.
 	MaxItem = 2048
 )
 
-// Kind says how much of a session came back with a restore.
+// Kind is the extent of a restore.
 type Kind string
 
 // The kinds of receipt.
@@ -28,20 +30,21 @@ const (
 	Unverified Kind = "unverified"
 )
 
-// Receipt is the honest account of a restore.
+// Receipt is the result of a restore.
 type Receipt struct {
 	Kind    Kind     `json:"kind"`
-	Missing []string `json:"missing"` // what did not come back, or came back different; never nil in JSON
-	// Unchecked says what was not compared, in words for people.
+	Missing []string `json:"missing"` // missing or different parts; never nil in JSON
+	// Unchecked describes the parts that were not compared, for people.
 	Unchecked []string `json:"unchecked,omitempty"`
-	// Moved says where the session was, in words for people, if this is its first sandbox since it was imported.
+	// Moved describes the session's origin, for people, if this is its first sandbox since it was
+	// imported.
 	Moved string `json:"moved,omitempty"`
-	// HandedFrom is the agent whose memory the agent of the session does not have, as it was forked with another one. It is given the
-	// conversation as a note.
+	// HandedFrom is the agent whose memory is missing, because the session was forked with another
+	// agent, which gets the conversation as a note.
 	HandedFrom string `json:"handedFrom,omitempty"`
 }
 
-// Bounded returns the receipt with the first items of each list, and how many more there are.
+// Bounded returns the receipt with the first items of each list, and the number of further ones.
 func (r Receipt) Bounded() Receipt {
 	r.Missing, r.Unchecked = boundedList(r.Missing), boundedList(r.Unchecked)
 	r.Moved = boundedItem(r.Moved)
@@ -83,7 +86,7 @@ func boundedList(items []string) []string {
 	return out
 }
 
-// boundedItem is the beginning of an item that may be too long, without what is no UTF-8.
+// boundedItem returns the beginning of an item that may be too long, without invalid UTF-8.
 func boundedItem(s string) string {
 	if len(s) > MaxItem {
 		s = s[:MaxItem-len("…")] + "…"

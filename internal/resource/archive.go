@@ -2,12 +2,12 @@ package resource
 
 import "github.com/overwinter-dev/overwinter/internal/bundle"
 
-// ArchiveJSON is how far the archive of a bundle is.
+// ArchiveJSON is the state of a bundle's archive.
 type ArchiveJSON struct {
 	BundleID  string              `json:"bundleId"`
 	Status    bundle.ArchiveState `json:"status"`
-	Reason    string              `json:"reason,omitempty"` // why it failed
-	Bytes     int64               `json:"bytes,omitempty"`  // of what is stored; what is sent may have more or less
+	Reason    string              `json:"reason,omitempty"` // the reason of a failure
+	Bytes     int64               `json:"bytes,omitempty"`  // of the stored data; the download may have more or less
 	ExpiresAt *Time               `json:"expiresAt,omitempty"`
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// BundleJSON is a bundle as clients see it.
+// BundleJSON is the JSON of a bundle.
 type BundleJSON struct {
 	ID         string `json:"id"`
 	SessionID  string `json:"sessionId"`
@@ -18,7 +18,8 @@ type BundleJSON struct {
 	Head       bool   `json:"head"`
 	Pinned     bool   `json:"pinned"`
 	Size       int64  `json:"size"`
-	// Environment are its files, Context is the agent's own memory; History is how far the conversation goes.
+	// Environment describes its files, Context the agent's memory, History the position in the
+	// conversation.
 	Environment EnvironmentStateJSON `json:"environment_state"`
 	Context     *ContextStateJSON    `json:"context_state,omitempty"` // not in lists
 	History     HistoryStateJSON     `json:"message_history_state"`
@@ -34,7 +35,7 @@ type EnvironmentStateJSON struct {
 	Entries    int64    `json:"entries"`
 	Bytes      int64    `json:"bytes"`
 	Digest     string   `json:"digest,omitempty"`
-	Unchecked  string   `json:"unchecked,omitempty"` // why there is no digest
+	Unchecked  string   `json:"unchecked,omitempty"` // the reason why there is no digest
 	Lost       []string `json:"lost,omitempty"`
 }
 
@@ -44,7 +45,7 @@ type ContextStateJSON struct {
 	Bytes int64           `json:"bytes"`
 }
 
-// HistoryStateJSON is the point of the conversation that a bundle has.
+// HistoryStateJSON is the position of a bundle in the conversation.
 type HistoryStateJSON struct {
 	LastSeq  int64           `json:"lastSeq"`
 	PromptID string          `json:"promptId,omitempty"`

@@ -2,7 +2,7 @@ package resource
 
 import "github.com/overwinter-dev/overwinter/internal/session"
 
-// CommandJSON is a command as clients see it.
+// CommandJSON is the JSON of a command.
 type CommandJSON struct {
 	ID       string                `json:"id"`
 	Kind     session.CommandKind   `json:"kind"`
@@ -10,7 +10,7 @@ type CommandJSON struct {
 	Reason   string                `json:"reason,omitempty"`
 	Force    bool                  `json:"force,omitempty"`
 	PromptID string                `json:"promptId,omitempty"`
-	// BundleID is where a revert leads that restores Files too.
+	// BundleID is the target of a revert that also restores Files.
 	BundleID string `json:"bundleId,omitempty"`
 	Files    bool   `json:"files,omitempty"`
 	RunID    string `json:"runId,omitempty"`

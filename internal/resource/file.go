@@ -10,7 +10,7 @@ type FileJSON struct {
 	Mode       uint32 `json:"mode"`
 	ModifiedAt Time   `json:"modifiedAt"`
 	Saved      bool   `json:"saved"`
-	// Unsaved is why the content is not kept; empty where it is.
+	// Unsaved is the reason why the content is not kept; empty if it is.
 	Unsaved workspacefile.Unsaved `json:"unsaved,omitempty"`
 }
 
@@ -26,10 +26,10 @@ func Files(files []workspacefile.Info) []FileJSON {
 	return out
 }
 
-// DiffJSON is how a workspace differs from its beginning. Everything is empty
-// while nothing has been compared.
+// DiffJSON is the difference of a workspace from its initial state. All fields are empty before the
+// first comparison.
 type DiffJSON struct {
-	Base         *string                 `json:"base"` // the commit that it is taken against; null without one
+	Base         *string                 `json:"base"` // the commit that it is computed against; null without one
 	Git          *workspacefile.GitState `json:"git"`
 	Files        []workspacefile.Delta   `json:"files"`
 	FilesChanged int                     `json:"filesChanged"`
@@ -40,7 +40,7 @@ type DiffJSON struct {
 	ComputedAt   *Time                   `json:"computedAt"`
 }
 
-// Diff converts a diff; nil is one that was never taken.
+// Diff converts a diff; nil means that none was computed.
 func Diff(d *workspacefile.Diff) DiffJSON {
 	if d == nil {
 		return DiffJSON{Files: []workspacefile.Delta{}}

@@ -2,23 +2,23 @@ package resource
 
 import "github.com/overwinter-dev/overwinter/internal/conversation"
 
-// GitJSON is what is known of the repository in a workspace, and of the pull request of its changes.
+// GitJSON is the state of the repository in a workspace, and the pull request for its changes.
 type GitJSON struct {
-	Workspace   *WorkspaceGitJSON `json:"workspace"` // nil before the first look, and without a repository
+	Workspace   *WorkspaceGitJSON `json:"workspace"` // nil before the first comparison, and without a repository
 	Reported    *ReportedGitJSON  `json:"reported"`  // nil if the agent has reported nothing
 	PullRequest *PullRequestJSON  `json:"pullRequest"`
 }
 
-// WorkspaceGitJSON is the repository as the sandbox has seen it.
+// WorkspaceGitJSON is the state of the repository in the sandbox.
 type WorkspaceGitJSON struct {
 	Branch     string `json:"branch,omitempty"` // empty if the head is detached
 	Head       string `json:"head,omitempty"`   // empty before the first commit
 	Dirty      bool   `json:"dirty"`
-	Base       string `json:"base,omitempty"` // the commit that diffs are taken against
+	Base       string `json:"base,omitempty"` // the commit that diffs are computed against
 	ComputedAt Time   `json:"computedAt"`
 }
 
-// ReportedGitJSON is the branch as the agent has reported it.
+// ReportedGitJSON is the branch that the agent has reported.
 type ReportedGitJSON struct {
 	Branch      string `json:"branch"`
 	BaseBranch  string `json:"baseBranch,omitempty"`
@@ -42,7 +42,7 @@ type PullRequestJSON struct {
 	UpdatedAt  Time                          `json:"updatedAt"`
 }
 
-// Git converts what is known of a repository.
+// Git converts the state of a repository.
 func Git(o *conversation.ObservedGit, r conversation.Reports) GitJSON {
 	var out GitJSON
 	if o != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
-// PromptJSON is a prompt as clients see it.
+// PromptJSON is the JSON of a prompt.
 type PromptJSON struct {
 	ID        string               `json:"id"`
 	SessionID string               `json:"sessionId"`
@@ -19,22 +19,23 @@ type PromptJSON struct {
 	Author    string               `json:"author,omitempty"`
 	Depth     int64                `json:"depth,omitempty"`
 	RunID     string               `json:"runId,omitempty"`
-	// Attempts is how often it has been given to an agent.
+	// Attempts is how often it has been sent to an agent.
 	Attempts int    `json:"attempts,omitempty"`
 	Reason   string `json:"reason,omitempty"`
-	// BlockedReason is why a queued prompt does not run.
+	// BlockedReason is the reason why a queued prompt does not run.
 	BlockedReason string `json:"blockedReason,omitempty"`
-	// JoinedTo is the prompt with which the agent gets this one.
+	// JoinedTo is the prompt whose turn this one shares.
 	JoinedTo string `json:"joinedTo,omitempty"`
-	// CollectUntil is until when others may join it.
+	// CollectUntil is the time until which others may join it.
 	CollectUntil *Time `json:"collectUntil,omitempty"`
-	// Attachments are the files that it comes with. Of events, only the first of a prompt has them.
+	// Attachments are its files. In events, only the first one of a prompt has them.
 	Attachments []AttachmentJSON `json:"attachments,omitempty"`
 	// RequestID is the X-Request-Id of the request that accepted it.
 	RequestID string `json:"requestId,omitempty"`
-	// Resolution is what a person did about an unknown outcome.
+	// Resolution is a person's decision about an unknown outcome.
 	Resolution *ResolutionJSON `json:"resolution,omitempty"`
-	// Usage and Model are of its last run, once that is over. Events do not have them: turn_end has.
+	// Usage and Model are those of its last run, once that has ended. Events of prompts do not have
+	// them; turn_end events do.
 	Usage     *UsageJSON `json:"usage,omitempty"`
 	Model     string     `json:"model,omitempty"`
 	CreatedAt Time       `json:"createdAt"`
@@ -42,7 +43,7 @@ type PromptJSON struct {
 	EndedAt   *Time      `json:"endedAt,omitempty"`
 }
 
-// AttachmentJSON is a file that a prompt comes with.
+// AttachmentJSON is a file of a prompt.
 type AttachmentJSON struct {
 	ID        string `json:"id"`
 	Name      string `json:"name"`
@@ -59,12 +60,12 @@ func Attachments(attachments []attachment.Attachment) []AttachmentJSON {
 	return out
 }
 
-// UsageJSON is what a run has used.
+// UsageJSON is the usage of a run.
 type UsageJSON struct {
 	InputTokens  int64    `json:"inputTokens"`
 	OutputTokens int64    `json:"outputTokens"`
 	ToolCalls    int64    `json:"toolCalls"`
-	CostUSD      *float64 `json:"costUsd"` // nil if it is not known
+	CostUSD      *float64 `json:"costUsd"` // nil if unknown
 }
 
 // Usage converts u.
@@ -84,7 +85,7 @@ func promptUsage(u *session.PromptUsage) (usage *UsageJSON, model string) {
 	return &used, u.Model
 }
 
-// ResolutionJSON is what a person did with a prompt whose outcome was unknown.
+// ResolutionJSON is a person's decision about a prompt with an unknown outcome.
 type ResolutionJSON struct {
 	Action session.Resolution `json:"action"`
 	Note   string             `json:"note,omitempty"`

@@ -7,7 +7,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// QuestionJSON is a question of an agent as clients see it.
+// QuestionJSON is the JSON of an agent's question.
 type QuestionJSON struct {
 	ID        string                   `json:"id"`
 	SessionID string                   `json:"sessionId"`
@@ -22,16 +22,16 @@ type QuestionJSON struct {
 	Answer    question.Decision        `json:"answer,omitempty"`
 	Answers   map[string]question.Said `json:"answers,omitempty"`
 	Message   string                   `json:"message,omitempty"`
-	// AnsweredBy is who answered, in the words of the client.
+	// AnsweredBy is the client's name of the person who answered.
 	AnsweredBy string `json:"answeredBy,omitempty"`
 	Reason     string `json:"reason,omitempty"`
 	CreatedAt  Time   `json:"createdAt"`
 	ExpiresAt  Time   `json:"expiresAt"`
-	// ResolvedAt is when it was answered, expired or was cancelled.
+	// ResolvedAt is the time at which it was answered, expired or was cancelled.
 	ResolvedAt *Time `json:"resolvedAt,omitempty"`
 }
 
-// QuestionItem is one thing that is asked in words. Its question is the key of its answer.
+// QuestionItem is one question in words, which is the key of its answer.
 type QuestionItem struct {
 	Question string           `json:"question"`
 	Header   string           `json:"header,omitempty"`
@@ -39,7 +39,7 @@ type QuestionItem struct {
 	Options  []QuestionOption `json:"options"`
 }
 
-// QuestionOption is an answer that the agent offers; others may be given.
+// QuestionOption is an answer that the agent offers; other answers are possible.
 type QuestionOption struct {
 	Label       string `json:"label"`
 	Description string `json:"description,omitempty"`

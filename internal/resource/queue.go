@@ -2,13 +2,14 @@ package resource
 
 import "github.com/overwinter-dev/overwinter/internal/session"
 
-// QueueJSON is how many prompts of a session are not over, or need a person, and whether the queue is held.
+// QueueJSON has the numbers of a session's prompts that are unfinished or need a person, and
+// whether the queue is held.
 type QueueJSON struct {
 	session.QueueCounts
 	HoldJSON
 }
 
-// HoldJSON says whether a queue is held.
+// HoldJSON is the hold of a queue.
 type HoldJSON struct {
 	Held       bool   `json:"held"`
 	HeldSince  *Time  `json:"heldSince,omitempty"`

@@ -5,7 +5,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// RunJSON is a run as clients see it.
+// RunJSON is the JSON of a run.
 type RunJSON struct {
 	RunID         string               `json:"runId"`
 	SessionID     string               `json:"sessionId"`
@@ -16,7 +16,7 @@ type RunJSON struct {
 	Forked        bool                 `json:"forked"`
 	JoinedTo      string               `json:"joinedTo,omitempty"`
 	Status        session.PromptStatus `json:"status"`
-	Outcome       session.PromptStatus `json:"outcome,omitempty"` // once it is over
+	Outcome       session.PromptStatus `json:"outcome,omitempty"` // once it has ended
 	Reason        string               `json:"reason,omitempty"`
 	Attempts      int                  `json:"attempts"`
 	Usage         *UsageJSON           `json:"usage,omitempty"`

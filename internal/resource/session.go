@@ -8,7 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// SessionJSON is a session as clients see it.
+// SessionJSON is the JSON of a session.
 type SessionJSON struct {
 	ID           string             `json:"id"`
 	Status       session.State      `json:"status"`
@@ -24,8 +24,9 @@ type SessionJSON struct {
 	IdleTimeout  Duration           `json:"idleTimeout"`
 	// IdleTimeoutSeconds is IdleTimeout as a number.
 	IdleTimeoutSeconds float64 `json:"idleTimeoutSeconds"`
-	// SleepsAt is when it hibernates unless something happens first, ExpiresAt when it leaves its sandbox because of the
-	// provider's limit, and NextCheckpointAt from when on the end of a turn saves a bundle.
+	// SleepsAt is the time at which it hibernates unless something happens first, ExpiresAt the
+	// time at which it leaves its sandbox because of the provider's limit, and NextCheckpointAt the
+	// time after which the end of a turn saves a bundle.
 	SleepsAt         *Time           `json:"sleepsAt"`
 	ExpiresAt        *Time           `json:"expiresAt"`
 	NextCheckpointAt *Time           `json:"nextCheckpointAt"`
@@ -40,22 +41,22 @@ type SessionJSON struct {
 	Queue       QueueJSON       `json:"queue"`
 	Doing       DoingJSON       `json:"doing"`
 	Questions   QuestionCounts  `json:"questions"`
-	// PendingCommands were accepted and have not ended, oldest first.
+	// PendingCommands are accepted commands that have not ended, oldest first.
 	PendingCommands []CommandJSON `json:"pendingCommands"`
 	Runtime         RuntimeJSON   `json:"runtime"`
 	Purge           *PurgeJSON    `json:"purge,omitempty"`
-	// Warnings are in the response to the creation alone.
+	// Warnings are only in the response to the creation.
 	Warnings []WarningJSON `json:"warnings,omitempty"`
 }
 
-// WarningJSON is something that keeps a request which succeeded from having its effect.
+// WarningJSON is a problem that may prevent a successful request from having its effect.
 type WarningJSON struct {
 	Code   string `json:"code"`
 	Field  string `json:"field"` // of the request
 	Detail string `json:"detail"`
 }
 
-// DoingJSON is what a session is doing now.
+// DoingJSON is the current activity of a session.
 type DoingJSON struct {
 	State session.ActivityState `json:"state"`
 	Step  string                `json:"step,omitempty"`
@@ -63,7 +64,7 @@ type DoingJSON struct {
 	Until *Time                 `json:"until,omitempty"`
 }
 
-// QuestionCounts are the questions of a session.
+// QuestionCounts has the numbers of a session's questions.
 type QuestionCounts struct {
 	Open int64 `json:"open"`
 }
@@ -82,7 +83,7 @@ func Purge(p *purge.Purge) *PurgeJSON {
 	return &PurgeJSON{State: p.State, RequestedAt: Time(p.RequestedAt)}
 }
 
-// RuntimeJSON says what of a session is alive.
+// RuntimeJSON describes the workflow and the sandbox of a session.
 type RuntimeJSON struct {
 	IsLoaded bool         `json:"isLoaded"` // its workflow is open
 	Sandbox  *SandboxJSON `json:"sandbox"`  // null when there is none
@@ -96,14 +97,15 @@ type SandboxJSON struct {
 	LastHealthCheck Time                  `json:"lastHealthCheck"`
 }
 
-// ReceiptJSON is the account of a restore. Missing is [] when nothing is.
+// ReceiptJSON is the result of a restore. Missing is [] if nothing is missing.
 type ReceiptJSON struct {
 	Kind    receipt.Kind `json:"kind"`
 	Missing []string     `json:"missing"`
-	// Unchecked says what was not compared.
+	// Unchecked describes the parts that were not compared.
 	Unchecked []string `json:"unchecked,omitempty"`
-	Moved     string   `json:"moved,omitempty"` // where the session was before it was imported
-	// HandedFrom is the agent whose memory is missing, as the session was forked with another one.
+	Moved     string   `json:"moved,omitempty"` // the origin of an imported session
+	// HandedFrom is the agent whose memory is missing, because the session was forked with another
+	// one.
 	HandedFrom string `json:"handedFrom,omitempty"`
 }
 
@@ -129,12 +131,12 @@ func doing(a session.Activity) DoingJSON {
 	return DoingJSON{State: a.State, Step: a.Step, Text: a.Text, Until: OptionalTime(a.Until)}
 }
 
-// ForkedFromJSON is where a fork began.
+// ForkedFromJSON is the starting point of a fork.
 type ForkedFromJSON struct {
 	SessionID string `json:"sessionId"`
 	BundleID  string `json:"bundleId,omitempty"`
 	PromptID  string `json:"promptId,omitempty"`
-	Agent     string `json:"agent,omitempty"` // if it was another one
+	Agent     string `json:"agent,omitempty"` // if it differs
 }
 
 func forkedFrom(s session.Session) *ForkedFromJSON {

@@ -8,13 +8,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TimeLayout has the three decimals spelled out, so that times sort as text.
+// TimeLayout has exactly three decimals, so that times sort as text.
 const TimeLayout = "2006-01-02T15:04:05.000Z"
 
 // Time marshals as RFC 3339 in UTC with milliseconds.
 type Time time.Time
 
-// OptionalTime is nil for the zero time, so that omitempty leaves it out.
+// OptionalTime returns nil for the zero time, so that omitempty omits it.
 func OptionalTime(t time.Time) *Time {
 	if t.IsZero() {
 		return nil
@@ -23,7 +23,7 @@ func OptionalTime(t time.Time) *Time {
 	return &w
 }
 
-// String is t in JSON, without the quotes.
+// String returns the JSON form of t, without the quotes.
 func (t Time) String() string { return time.Time(t).UTC().Format(TimeLayout) }
 
 // MarshalJSON writes t as a JSON string.

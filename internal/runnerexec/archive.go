@@ -32,13 +32,13 @@ func Unpack(ctx context.Context, sb *sandbox.Sandbox, archiveID string, content 
 			break
 		}
 	}
-	// After an error the command gets an archive that ends too early, and changes nothing.
+	// After an error the command gets a truncated archive and changes nothing.
 	writeErr = errors.Join(writeErr, process.Stdin.Close())
 	waited, cancel := context.WithTimeout(ctx, unpackTimeout+time.Second)
 	defer cancel()
 	code, err := process.Wait(waited)
 	if err == nil && code != runner.ExitOK {
-		said, _ := io.ReadAll(io.LimitReader(process.Stderr, 1000)) // as much as there is
+		said, _ := io.ReadAll(io.LimitReader(process.Stderr, 1000)) // as far as available
 		err = fmt.Errorf("the runner's command ended with %d: %s", code, said)
 	}
 	return errors.Join(writeErr, err)

@@ -1,5 +1,5 @@
-// Package runnerexec runs commands of the runner in a sandbox, from the worker's side: each is one exec that ends with its
-// answer. A turn's link, which stays open, is in package turn.
+// Package runnerexec runs commands of the runner in a sandbox, on the worker's side: each is one
+// exec that ends with its response. A turn's link, which stays open, is in package turn.
 package runnerexec
 
 import (
@@ -14,9 +14,10 @@ import (
 )
 
 const (
-	// putBatch is how many bytes one exec writes into a sandbox, or one file that is larger.
+	// putBatch is the number of bytes that one exec writes into a sandbox, unless one file is
+	// larger.
 	putBatch = 64 << 20
-	// putTimeout bounds such an exec, and a second more for each MiB.
+	// putTimeout bounds such an exec, plus a second for each MiB.
 	putTimeout = 5 * time.Minute
 )
 
@@ -32,7 +33,7 @@ func Run(ctx context.Context, sb *sandbox.Sandbox, e runner.Exec, timeout time.D
 	return result.Stdout, nil
 }
 
-// Put writes files into a sandbox, each whole or not at all.
+// Put writes files into a sandbox, each atomically.
 func Put(ctx context.Context, sb *sandbox.Sandbox, files []runner.PutFile) error {
 	for len(files) > 0 {
 		n, size := 1, files[0].Size
@@ -66,7 +67,7 @@ func putOnce(ctx context.Context, sb *sandbox.Sandbox, files []runner.PutFile, t
 	return err
 }
 
-// InMemory are files in memory as Put takes them.
+// InMemory converts files in memory for Put.
 func InMemory(files []transcript.File) []runner.PutFile {
 	out := make([]runner.PutFile, len(files))
 	for i, f := range files {

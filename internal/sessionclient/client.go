@@ -18,7 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// timeout bounds every call, so that a Temporal that hangs is noticed.
+// timeout bounds every call, so that a hanging Temporal is detected.
 const timeout = 2 * time.Second
 
 // Client talks to the workflows of sessions. It is safe for concurrent use.
@@ -29,14 +29,15 @@ type Client struct {
 	timeout   time.Duration
 }
 
-// Queue returns the task queue of the installation's workflows. A client may have to ask Postgres
-// for the installation first.
+// Queue returns the task queue of the installation's workflows. A client may have to read the
+// installation from Postgres first.
 type Queue func(context.Context) (string, error)
 
-// At is the queue of that name.
+// At returns a Queue for a fixed name.
 func At(name string) Queue { return func(context.Context) (string, error) { return name, nil } }
 
-// New returns a client that uses one of Temporal's for the namespace, which stays the caller's. It starts workflows on the queue.
+// New returns a client that uses a Temporal client for the namespace, which the caller still owns.
+// It starts workflows on the queue.
 func New(temporal client.Client, namespace string, queue Queue) *Client {
 	return &Client{temporal: temporal, namespace: namespace, queue: queue, timeout: timeout}
 }
@@ -49,8 +50,8 @@ func (c *Client) SignalPrompt(ctx context.Context, sessionID, promptID string, o
 	})
 }
 
-// SignalAttended has the history of an open workflow name prompts that came while the session had an attendant. None open
-// is no error.
+// SignalAttended records prompts that were submitted while the session had an attendant in the
+// history of an open workflow. It is not an error if no workflow is open.
 func (c *Client) SignalAttended(ctx context.Context, sessionID string, prompts []session.QueuedPrompt) error {
 	return ignoreClosed(c.signal(ctx, sessionID, contract.SignalAttended, contract.AttendedSignal{Prompts: prompts}))
 }
@@ -61,28 +62,28 @@ func (c *Client) SignalCommands(ctx context.Context, sessionID string) error {
 	return c.signalWithStart(ctx, sessionID, contract.SignalCommands, nil)
 }
 
-// SignalStop notifies the session's workflow that the session is to end and starts the workflow if it is
-// not open.
+// SignalStop notifies the session's workflow of a stop and starts the workflow if it is not open.
 func (c *Client) SignalStop(ctx context.Context, sessionID string) error {
 	return c.signalWithStart(ctx, sessionID, contract.SignalStop, nil)
 }
 
-// SignalSettings notifies an open workflow of a changed idle timeout; none open is no error, since a
-// workflow reads its settings when it starts.
+// SignalSettings notifies an open workflow of a changed idle timeout. It is not an error if no
+// workflow is open, because a workflow reads its settings when it starts.
 func (c *Client) SignalSettings(ctx context.Context, sessionID string, idleTimeout time.Duration) error {
 	return ignoreClosed(c.signal(ctx, sessionID, contract.SignalSettings, contract.SettingsSignal{IdleTimeout: idleTimeout}))
 }
 
-// SignalSandbox reports that the provider calls the sandbox of a generation dead.
-// No open workflow is no error.
+// SignalSandbox reports that, according to the provider, the sandbox of a generation is dead. It is
+// not an error if no workflow is open.
 func (c *Client) SignalSandbox(ctx context.Context, sessionID string, s contract.SandboxSignal) error {
 	return ignoreClosed(c.signal(ctx, sessionID, contract.SignalSandbox, s))
 }
 
-// Revive starts the workflow of a session again if it is not open, and reports whether it did. An open one is signalled
-// to read the session again, which counts as well, if it does not execute the session's run, or if another run of the
-// workflow has opened the session: this one was reset. One of an earlier version whose session is in error is replaced,
-// because it would wait there for a person whatever the error was.
+// Revive restarts the workflow of a session if it is not open, and reports whether it did. If an
+// open workflow does not execute the session's run, or if another run of the workflow has opened
+// the session because this one was reset, Revive signals it to read the session again, and reports
+// true as well. It replaces a workflow of an earlier version whose session is in error, because
+// that version waits for a person after every error.
 func (c *Client) Revive(ctx context.Context, s backlog.Attended) (bool, error) {
 	current, err := c.CurrentRun(ctx, s.SessionID)
 	switch {
@@ -126,7 +127,7 @@ func (c *Client) terminate(ctx context.Context, sessionID, runID string) error {
 	return ignoreClosed(interpret(c.temporal.TerminateWorkflow(ctx, sessionID, runID, "replaced by a workflow of this version")))
 }
 
-// CurrentRun returns the id of the session's open workflow run; empty when none is open.
+// CurrentRun returns the id of the session's open workflow run; empty if none is open.
 func (c *Client) CurrentRun(ctx context.Context, sessionID string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -142,7 +143,7 @@ func (c *Client) CurrentRun(ctx context.Context, sessionID string) (string, erro
 	return info.GetExecution().GetRunId(), nil
 }
 
-// State is the workflow's own view of the session, a contract.StateView as JSON.
+// State returns the workflow's own view of the session, a contract.StateView as JSON.
 func (c *Client) State(ctx context.Context, sessionID string) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -163,7 +164,7 @@ func (c *Client) State(ctx context.Context, sessionID string) (json.RawMessage, 
 	return json.Marshal(view)
 }
 
-// Ping reports whether Temporal answers for the namespace.
+// Ping reports whether Temporal responds for the namespace.
 func (c *Client) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -191,8 +192,8 @@ func (c *Client) signalWithStart(ctx context.Context, sessionID, name string, ar
 	_, err = c.temporal.SignalWithStartWorkflow(ctx, sessionID, name, arg, client.StartWorkflowOptions{
 		ID:        sessionID,
 		TaskQueue: queue,
-		// A session may be unloaded and started again, and one whose workflow was terminated by
-		// hand must resume: Postgres has its state.
+		// A session may be unloaded and started again, and must resume after its workflow was
+		// terminated by hand, because Postgres has its state.
 		WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		StaticSummary:         "session " + sessionID,
 		StaticDetails: "A session of a coding agent. The current details say what it does and what a person can do about it. " +
@@ -202,7 +203,7 @@ func (c *Client) signalWithStart(ctx context.Context, sessionID, name string, ar
 	return interpret(err)
 }
 
-// interpret turns Temporal's errors into faults at the edge that met them.
+// interpret converts Temporal's errors to failure.Error.
 func interpret(err error) error {
 	if err == nil {
 		return nil

@@ -32,7 +32,7 @@ const waitLimit = 2 * time.Minute
 // engine is the Temporal of this package's tests.
 var engine client.Client
 
-// queue is where this package's tests run workflows.
+// queue is the task queue of this package's tests.
 var queue = contract.QueuesOf("0123456789abcdef0123456789abcdef").Control
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -44,7 +44,7 @@ func run(m *testing.M) int {
 		logger.Error("no Temporal for the tests", slog.Any("error", err))
 		return 1
 	}
-	defer server.Stop() //nolint:errcheck // killed, it says so
+	defer server.Stop() //nolint:errcheck // it reports that it was killed
 	engine = server.Client()
 	w := worker.New(engine, queue, worker.Options{})
 	w.RegisterWorkflowWithOptions(stub, workflow.RegisterOptions{Name: contract.WorkflowName})
@@ -56,13 +56,13 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// heard is a signal as the stub got it.
+// heard is a signal that the stub received.
 type heard struct {
 	Name string
 	Arg  json.RawMessage
 }
 
-// stub remembers signals and ends with the signal stop.
+// stub records signals and ends with the signal stop.
 func stub(ctx workflow.Context, in contract.WorkflowInput) ([]heard, error) {
 	var got []heard
 	view := contract.StateView{SessionID: in.SessionID, Status: session.Running, Queue: []string{}}
@@ -154,8 +154,9 @@ func TestCallsThatNeedAWorkflowSayWhenThereIsNone(t *testing.T) {
 	require.NotEmpty(t, current)
 }
 
-// TestReviveMakesAWorkflowReadItsSessionAgain: one whose session another run of it has opened, as before a reset, is
-// signalled; one of an earlier version whose session is in error is replaced.
+// TestReviveMakesAWorkflowReadItsSessionAgain checks that a workflow is signaled if another run of
+// it has opened the session, as before a reset, and that a workflow of an earlier version whose
+// session is in error is replaced.
 func TestReviveMakesAWorkflowReadItsSessionAgain(t *testing.T) {
 	t.Parallel()
 	ctx, o, id := setup(t)
@@ -195,7 +196,7 @@ func TestATemporalThatDoesNotAnswerIsUnavailableInTime(t *testing.T) {
 	hangs, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // connections are not accepted
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, hangs.Close()) })
-	var left atomic.Int64 // the most that any call was given, when it went out
+	var left atomic.Int64 // the longest timeout of any call
 	look := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		given := time.Hour
 		if deadline, ok := ctx.Deadline(); ok {

@@ -11,12 +11,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// eraseRuns is how many runs of a workflow one call deletes at most.
+// eraseRuns is the maximum number of runs of a workflow that one call deletes.
 const eraseRuns = 1000
 
-// Erase deletes every run of a session's workflow with its history and its entry in the visibility store; an open one is
-// terminated by it. Temporal deletes in the background: Erase reports whether it found any, and is called again until it
-// finds none.
+// Erase deletes every run of a session's workflow with its history and its entry in the visibility
+// store, and terminates an open one. Temporal deletes in the background: Erase reports whether it
+// found any run, and must be called until it finds none.
 func (c *Client) Erase(ctx context.Context, sessionID string) (found bool, err error) {
 	runs := map[string]bool{}
 	current, err := c.newestRun(ctx, sessionID)
@@ -47,7 +47,8 @@ func (c *Client) Erase(ctx context.Context, sessionID string) (found bool, err e
 	return len(runs) > 0, nil
 }
 
-// newestRun returns the id of the newest run of a session's workflow, open or not; empty when there is none.
+// newestRun returns the id of the newest run of a session's workflow, open or not; empty if there
+// is none.
 func (c *Client) newestRun(ctx context.Context, sessionID string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()

@@ -12,7 +12,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestEraseLeavesNothingOfAWorkflow deletes a workflow with two closed runs and an open one, and keeps those of others.
+// TestEraseLeavesNothingOfAWorkflow deletes a workflow with two closed runs and an open one, and
+// keeps other workflows.
 func TestEraseLeavesNothingOfAWorkflow(t *testing.T) {
 	t.Parallel()
 	ctx, o, id := setup(t)

@@ -2,7 +2,7 @@ package sessionclient
 
 import "time"
 
-// Patient is o with another bound for every call.
+// Patient returns o with another timeout for every call.
 func (o *Client) Patient(d time.Duration) *Client {
 	patient := *o
 	patient.timeout = d

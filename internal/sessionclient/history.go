@@ -19,11 +19,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/why"
 )
 
-// maxHistoryPages bounds how often Temporal is asked for one explanation: a page may be short, and so may be a run.
+// maxHistoryPages bounds the requests to Temporal for one explanation, because pages and runs may
+// be short.
 const maxHistoryPages = 8
 
-// History reads what explains a session from the history of its workflow, the newest events first, over runs that have
-// continued as new. It never fails: what could not be read is said in the result.
+// History reads the events that explain a session from the history of its workflow, the newest
+// first, across runs that have continued as new. It never fails: the result reports parts that
+// could not be read.
 func (c *Client) History(ctx context.Context, sessionID string) why.History {
 	var h why.History
 	described, cancel := context.WithTimeout(ctx, c.timeout)
@@ -100,11 +102,12 @@ func (c *Client) readHistory(ctx context.Context, sessionID string, h *why.Histo
 	return nil
 }
 
-// maxClosedRuns bounds the closed runs of a workflow that are looked at.
+// maxClosedRuns bounds the closed runs of a workflow that are examined.
 const maxClosedRuns = 5
 
-// endedByHand are the ends of earlier runs that were terminated or failed: no run follows these in their history. It is as new as
-// Temporal's list of workflows, and what cannot be read is left out.
+// endedByHand returns the ends of earlier runs that were terminated or failed, whose histories have
+// no next run. It depends on Temporal's list of workflows, which may lag behind, and omits
+// unreadable runs.
 func (c *Client) endedByHand(ctx context.Context, sessionID string) (out []why.Event) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -127,7 +130,7 @@ func (c *Client) endedByHand(ctx context.Context, sessionID string) (out []why.E
 	return out
 }
 
-// notable are the events that say why something happened, oldest first.
+// notable returns the events that explain something, oldest first.
 func notable(events []*history.HistoryEvent) (out []why.Event) {
 	names, workers, started := map[int64]string{}, map[int64]string{}, map[int64]time.Time{}
 	failed := func(e *history.HistoryEvent, scheduled int64, attempt int32, worker string, f *failure.Failure) {
@@ -142,7 +145,7 @@ func notable(events []*history.HistoryEvent) (out []why.Event) {
 		switch a := e.GetAttributes().(type) {
 		case *history.HistoryEvent_ActivityTaskScheduledEventAttributes:
 			names[e.GetEventId()] = a.ActivityTaskScheduledEventAttributes.GetActivityType().GetName()
-		case *history.HistoryEvent_ActivityTaskStartedEventAttributes: // is written when the activity ends, with the failure of the attempt before
+		case *history.HistoryEvent_ActivityTaskStartedEventAttributes: // written when the activity ends, with the failure of the previous attempt
 			s := a.ActivityTaskStartedEventAttributes
 			failed(e, s.GetScheduledEventId(), s.GetAttempt(), "", s.GetLastFailure())
 			started[s.GetScheduledEventId()] = at
@@ -183,7 +186,7 @@ func notable(events []*history.HistoryEvent) (out []why.Event) {
 	return out
 }
 
-// signalOf reads nothing of a signal but the reason of a sandbox that has ended.
+// signalOf reads only the reason of an ended sandbox from a signal.
 func signalOf(at time.Time, s *history.WorkflowExecutionSignaledEventAttributes) why.Event {
 	e := why.Event{At: at, Kind: why.Signalled, Signal: s.GetSignalName()}
 	if e.Signal != contract.SignalSandbox {
@@ -220,7 +223,7 @@ func failureOf(f *failure.Failure) why.Failure {
 	return out
 }
 
-// attemptsOf are the attempts that have failed of activities that are not over: their history has none yet.
+// attemptsOf returns the failed attempts of pending activities, which are not in the history yet.
 func attemptsOf(pending []*workflow.PendingActivityInfo) (out []why.Event) {
 	for _, p := range pending {
 		at := p.GetLastAttemptCompleteTime()
@@ -245,7 +248,7 @@ func pendingOf(p *workflow.PendingActivityInfo) why.Pending {
 	if at := p.GetLastStartedTime(); at != nil {
 		out.StartedAt = at.AsTime()
 	}
-	// Until an attempt sends its first heartbeat, the details are those of the attempt before.
+	// Until an attempt sends its first heartbeat, the details are those of the previous attempt.
 	var now contract.Awaited
 	if d := p.GetHeartbeatDetails(); d != nil && converter.GetDefaultDataConverter().FromPayloads(d, &now) == nil && !now.Since.Before(out.StartedAt) {
 		out.Awaits, out.AwaitsSince = now.What[:min(len(now.What), maxMessage)], now.Since

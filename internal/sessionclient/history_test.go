@@ -87,7 +87,8 @@ func TestHistorySaysWhichAttemptsFailed(t *testing.T) {
 	require.NotEmpty(t, c.History(ended, id).Err)
 }
 
-// TestTheHistoryIsReadInPages: over runs that have continued as new, the newest first, with masked payloads.
+// TestTheHistoryIsReadInPages reads runs that have continued as new, the newest first, with masked
+// payloads.
 func TestTheHistoryIsReadInPages(t *testing.T) {
 	t.Parallel()
 	const queueName = "history-in-pages"

@@ -18,7 +18,7 @@ import (
 // maxHistoryRuns bounds the runs of a workflow that are read, the newest first.
 const maxHistoryRuns = 100
 
-// historyCursor is a place in the history of a workflow.
+// historyCursor is a position in the history of a workflow.
 type historyCursor struct {
 	Run      string `json:"r"`
 	Token    []byte `json:"t,omitempty"`
@@ -26,9 +26,9 @@ type historyCursor struct {
 	Runs     int    `json:"n,omitempty"` // that are read
 }
 
-// HistoryPage reads a page of the history of a session's workflow: the newest run first, each run in order, over those that
-// have continued as new. The payloads of its events are passed through mask. session_not_found if there is no workflow, or
-// retention has deleted it.
+// HistoryPage reads a page of the history of a session's workflow: the newest run first, each run
+// in order, across runs that have continued as new. It passes the payloads of events through mask.
+// The error is session_not_found if there is no workflow, or retention has deleted it.
 func (c *Client) HistoryPage(
 	ctx context.Context, sessionID string, limit int, cursor string, mask func(json.RawMessage) json.RawMessage,
 ) (events []resource.HistoryEventJSON, next string, err error) {
@@ -52,7 +52,7 @@ func (c *Client) HistoryPage(
 	})
 	if err = interpret(err); err != nil {
 		if failure.CodeOf(err) == failure.NoSession && cursor != "" && len(at.Token) == 0 {
-			return nil, "", nil // retention has deleted the run before
+			return nil, "", nil // retention has deleted the previous run
 		}
 		return nil, "", err
 	}
@@ -69,7 +69,7 @@ func (c *Client) HistoryPage(
 	return events, at.after(page.GetNextPageToken()), nil
 }
 
-// after is the cursor of the next page; empty if there is none.
+// after returns the cursor of the next page; empty if there is none.
 func (at historyCursor) after(token []byte) string {
 	if at.Token = token; len(token) == 0 {
 		if at.Runs++; at.Previous == "" || at.Runs == maxHistoryRuns {
@@ -112,5 +112,5 @@ func encodeEvent(ctx context.Context, e *history.HistoryEvent, mask func(json.Ra
 	if err != nil {
 		return nil, &failure.Error{Code: failure.Internal, Message: "the history cannot be encoded", Err: err}
 	}
-	return mask(encoded), nil // failures have their messages outside of payloads
+	return mask(encoded), nil // messages of failures are not in payloads
 }

@@ -16,11 +16,12 @@ import (
 	"go.temporal.io/sdk/testsuite"
 )
 
-// startTimeout bounds the start, which takes a moment on a machine that is free; all packages' tests share it.
+// startTimeout bounds the start, which is short on an idle machine; the tests of all packages share
+// the machine.
 const startTimeout = 2 * time.Minute
 
-// Start starts the program bin/overwinter-temporal below root, the directory of the module, with a database in memory.
-// It and its client print errors to stderr. The caller stops the server.
+// Start starts the program bin/overwinter-temporal below root, the directory of the module, with a
+// database in memory. It and its client print errors to stderr. The caller must stop the server.
 func Start(root string) (*testsuite.DevServer, error) {
 	program, err := filepath.Abs(filepath.Join(root, "bin", "overwinter-temporal"))
 	if err != nil {

@@ -1,22 +1,22 @@
-// Package usage counts what turns consume, within bounds: an agent may print any number.
+// Package usage counts the usage of turns, within bounds, because an agent may report any number.
 package usage
 
-// Usage is what a turn consumed.
+// Usage is the usage of a turn.
 type Usage struct {
 	InputTokens  int64   `json:"inputTokens"`
 	OutputTokens int64   `json:"outputTokens"`
 	CostUSD      float64 `json:"costUsd"`
-	// CostUnknown: the agent has not reported what the turn has cost; CostUSD is 0.
+	// CostUnknown is set if the agent has not reported the cost of the turn; CostUSD is 0 then.
 	CostUnknown bool  `json:"costUnknown,omitempty"`
 	ToolCalls   int64 `json:"toolCalls"`
 }
 
-// The bounds of what is believed of a turn's usage: an agent may print any number. The totals of a session stop growing
-// at MaxTotalCount and MaxTotalCostUSD.
+// The bounds of a turn's usage, because an agent may report any number. The totals of a session
+// stop growing at MaxTotalCount and MaxTotalCostUSD.
 const (
 	MaxTurnCount    = 1_000_000_000_000 // of tokens or tool calls
 	MaxTurnCostUSD  = 1_000_000_000.0
-	MaxTotalCount   = 1<<53 - 1 // what every JSON parser reads exactly
+	MaxTotalCount   = 1<<53 - 1 // exact in every JSON parser
 	MaxTotalCostUSD = 1_000_000_000_000.0
 )
 
@@ -28,7 +28,7 @@ func (u Usage) Bounded() Usage {
 	}
 }
 
-// Cost is the cost in dollars, nil if it is not known.
+// Cost returns the cost in dollars, nil if unknown.
 func (u Usage) Cost() *float64 {
 	if u.CostUnknown {
 		return nil
@@ -39,7 +39,7 @@ func (u Usage) Cost() *float64 {
 func boundedCount(n int64) int64 { return min(max(n, 0), MaxTurnCount) }
 
 func boundedCost(usd float64) float64 {
-	if !(usd > 0) { // also what is not a number
+	if !(usd > 0) { // NaN as well
 		return 0
 	}
 	return min(usd, MaxTurnCostUSD)

@@ -18,7 +18,7 @@ type chain struct {
 	out     Explanation
 }
 
-// Explain explains a subject of a session. The facts are those of the subject: see the store that reads them.
+// Explain explains a subject of a session from the facts that the store has read for this subject.
 func Explain(of Subject, id string, f Facts, h History) Explanation {
 	c := &chain{Facts: f, history: h, out: Explanation{
 		SessionID: f.Session.ID, Of: of, ID: id, At: resource.Time(f.Now), Causes: []Cause{}, Disagreements: []Disagreement{},
@@ -45,14 +45,14 @@ func Explain(of Subject, id string, f Facts, h History) Explanation {
 	return c.out
 }
 
-// states are the codes that say what something is rather than why.
+// states are the codes that describe a state, not a reason.
 var states = []Code{
 	SessionCreated, SessionLazy, SessionStarting, SessionRunning, SessionHibernating, SessionHibernated, SessionRestoring,
 	SessionTerminated, PromptAccepted, PromptQueued, PromptProcessing, PromptCompleted, PromptFailed, PromptCancelled,
 	PromptUnknown, RestoredFull, RestoredPartial, RestoredFresh, RestoredUnverified, QuestionAnswered, QuestionCancelled,
 }
 
-// summarize makes the code and the summary of the first cause that says why, and of what is explained.
+// summarize sets the code and the summary from the first cause with a reason and from the subject.
 func (c *chain) summarize() {
 	first := c.out.Causes[0]
 	c.out.Code, c.out.Summary = first.Code, first.Text
@@ -67,7 +67,7 @@ func (c *chain) summarize() {
 	}
 }
 
-// add adds a cause. One that says the same as the last one is counted with it.
+// add adds a cause. A cause equal to the last one increments its count.
 func (c *chain) add(code Code, at time.Time, about *Reference, source Source, format string, args ...any) {
 	text := format
 	if len(args) > 0 {
@@ -93,7 +93,7 @@ func (c *chain) sandboxRef(generation int64) *Reference {
 	return about("sandbox", strconv.FormatInt(generation, 10))
 }
 
-// because is a reason in brackets, or nothing.
+// because returns a reason in parentheses, or nothing.
 func because(reason string) string {
 	if reason == "" {
 		return ""
@@ -101,7 +101,7 @@ func because(reason string) string {
 	return " (" + quoted(reason) + ")"
 }
 
-// problems adds the error events between two times that say why something took long, or was lost.
+// problems adds the error events between two times that explain a delay or a loss.
 func (c *chain) problems(from, to time.Time) {
 	codes := map[string]Code{
 		problem.ProvisioningDelayed: ProvisioningDelayed, problem.RestoringDelayed: RestoringDelayed,
@@ -118,7 +118,7 @@ func (c *chain) problems(from, to time.Time) {
 	}
 }
 
-// outages adds those that lasted at some moment between two times.
+// outages adds the outages that overlap with the time between two times.
 func (c *chain) outages(from, to time.Time) {
 	for _, o := range c.Outages {
 		if o.Until.Before(from) || o.Since.After(to) {
@@ -132,13 +132,13 @@ func (c *chain) outages(from, to time.Time) {
 	}
 }
 
-// failures adds what Temporal knows of attempts that failed between two times, the newest first.
+// failures adds Temporal's failed attempts between two times, the newest first.
 func (c *chain) failures(from, to time.Time) {
 	for _, e := range slices.Backward(c.history.Events) {
 		if e.At.Before(from) || e.At.After(to) {
 			continue
 		}
-		if e.Sandbox != "" && c.saved(e.Generation, e.At) { // the session was to give it up, and lost nothing
+		if e.Sandbox != "" && c.saved(e.Generation, e.At) { // the session was about to release it, and lost nothing
 			continue
 		}
 		if code, text := classify(e); code != "" {
@@ -148,7 +148,7 @@ func (c *chain) failures(from, to time.Time) {
 	c.slow(from, to)
 }
 
-// saved reports whether the session had saved a sandbox before a time and did not need it any more.
+// saved reports whether the session had saved a sandbox before a time and no longer needed it.
 func (c *chain) saved(generation int64, at time.Time) bool {
 	return slices.ContainsFunc(c.Bundles, func(b Bundle) bool {
 		return b.Generation == generation && b.HasSnapshot && !b.Checkpoint && !b.CreatedAt.After(at)

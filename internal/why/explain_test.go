@@ -33,7 +33,7 @@ func step(no int64, seconds int, from session.State, event session.Event, reason
 	return why.Step{Transition: session.Transition{No: no, From: from, To: to, Event: event, Reason: reason, Generation: 1, At: at(seconds)}}
 }
 
-// facts are those of a session that has run and slept for a reason.
+// facts returns the facts of a session that has run and hibernated for a reason.
 func facts(slept string) why.Facts {
 	return why.Facts{
 		Session: session.Session{ID: "ses_1", Status: session.Hibernated, StatusReason: slept, CreatedAt: start, TransitionNo: 3, Generation: 1},
@@ -47,7 +47,7 @@ func facts(slept string) why.Facts {
 	}
 }
 
-// starting are those of a session whose first sandbox waits for others that fail.
+// starting returns the facts of a session whose first sandbox waits because of a circuit breaker.
 func starting() why.Facts {
 	return why.Facts{
 		Session: session.Session{
@@ -71,7 +71,8 @@ func failed(seconds int, activity string, kind why.FailureKind, errorType, messa
 	}}
 }
 
-// TestEveryFaultIsNamed has each fault that the durability tests inject, as the rows and the history show it.
+// TestEveryFaultIsNamed covers each fault of the durability tests, as it appears in the rows and
+// the history.
 func TestEveryFaultIsNamed(t *testing.T) {
 	t.Parallel()
 	prompt := func(status session.PromptStatus, reason string) why.Facts {
@@ -268,7 +269,7 @@ func TestWherePostgresAndTemporalDisagree(t *testing.T) {
 	require.Empty(t, of(func(_ *why.Facts, h *why.History) { h.Err, h.Open = "away", false }), "what is not known does not disagree")
 }
 
-// TestAnExplanationIsBounded: also of a session in a loop.
+// TestAnExplanationIsBounded includes a session in a loop.
 func TestAnExplanationIsBounded(t *testing.T) {
 	t.Parallel()
 	f := facts(session.ReasonLost)

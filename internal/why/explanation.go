@@ -7,10 +7,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/resource"
 )
 
-// Subject is what is explained.
+// Subject is the subject of an explanation.
 type Subject string
 
-// The subjects. Session is why a session is in its present state.
+// The subjects. Session explains the current state of a session.
 const (
 	Session    Subject = "session"
 	Transition Subject = "transition"
@@ -19,10 +19,10 @@ const (
 	Question   Subject = "question"
 )
 
-// Subjects are those that a request may name.
+// Subjects lists the subjects that a request may name.
 var Subjects = []Subject{Transition, Prompt, Receipt, Question}
 
-// Source is where a cause is known from.
+// Source is the source of a cause.
 type Source string
 
 // The sources.
@@ -37,15 +37,15 @@ type Explanation struct {
 	Of        Subject `json:"of"`
 	// ID of the prompt or question, or the number of the transition, also of a receipt's; empty for the session.
 	ID      string        `json:"id,omitempty"`
-	At      resource.Time `json:"at"` // when it was explained
+	At      resource.Time `json:"at"` // time of the explanation
 	Code    Code          `json:"code"`
 	Summary string        `json:"summary"`
-	// Causes begin with what was asked about; each one was caused by those after it.
+	// Causes begins with the subject; each one was caused by those after it.
 	Causes []Cause `json:"causes"`
-	// Disagreements are where Postgres and Temporal say different things.
+	// Disagreements lists the differences between Postgres and Temporal.
 	Disagreements []Disagreement `json:"disagreements"`
 	Temporal      Engine         `json:"temporal"`
-	// Truncated: more was known than is looked at, so that the chain may be incomplete.
+	// Truncated: not everything was read, so the chain may be incomplete.
 	Truncated bool `json:"truncated,omitempty"`
 }
 
@@ -55,9 +55,9 @@ type Cause struct {
 	At     *resource.Time `json:"at,omitempty"`
 	Text   string         `json:"text"`
 	Source Source         `json:"source"`
-	// About names the row that it is about.
+	// About names the row of the cause.
 	About *Reference `json:"about,omitempty"`
-	// Times is how often it happened in a row, if that was more than once.
+	// Times is how often it happened consecutively, if more than once.
 	Times int `json:"times,omitempty"`
 }
 
@@ -67,7 +67,7 @@ type Reference struct {
 	ID   string `json:"id"`
 }
 
-// Disagreement is something that Postgres and Temporal know differently.
+// Disagreement is a value that differs between Postgres and Temporal.
 type Disagreement struct {
 	Code     Code   `json:"code"`
 	Text     string `json:"text"`
@@ -75,10 +75,10 @@ type Disagreement struct {
 	Temporal string `json:"temporal"`
 }
 
-// Engine says what was read of the workflow's history.
+// Engine describes the part of the workflow's history that was read.
 type Engine struct {
 	Available bool `json:"available"`
-	// Reason that it was not read; empty if it was.
+	// Reason why it was not read; empty if it was.
 	Reason string `json:"reason,omitempty"`
 	// WorkflowOpen: the workflow of the session is open.
 	WorkflowOpen bool `json:"workflowOpen"`
@@ -87,7 +87,7 @@ type Engine struct {
 	Truncated bool `json:"truncated,omitempty"`
 }
 
-// Map returns a copy with its texts replaced.
+// Map returns a copy with mapped texts.
 func (e Explanation) Map(text func(string) string) Explanation {
 	e.Summary, e.Temporal.Reason = text(e.Summary), text(e.Temporal.Reason)
 	causes := make([]Cause, len(e.Causes))
@@ -105,10 +105,10 @@ func (e Explanation) Map(text func(string) string) Explanation {
 	return e
 }
 
-// maxQuoted bounds what is quoted of a reason or an error, in runes.
+// maxQuoted bounds the quoted part of a reason or an error, in runes.
 const maxQuoted = 300
 
-// quoted is the beginning of a text on one line.
+// quoted returns the beginning of a text on one line.
 func quoted(s string) string {
 	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "\uFFFD")), " ")
 	if r := []rune(s); len(r) > maxQuoted {

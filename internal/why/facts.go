@@ -6,7 +6,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// How much is read of a session.
+// Bounds of the data that is read of a session.
 const (
 	MaxTransitions = 30
 	MaxCommands    = 120
@@ -16,35 +16,35 @@ const (
 	MaxQuestions   = 20
 	MaxProblems    = 50
 	MaxOutages     = 50
-	// MaxEventsSearched bounds the events among which problems are looked for, the newest ones.
+	// MaxEventsSearched bounds the newest events in which problems are searched.
 	MaxEventsSearched = 5000
 	// MaxCauses bounds an explanation.
 	MaxCauses = 40
 )
 
-// Facts are what Postgres stores of a session, as much as an explanation needs.
+// Facts has the rows of a session that an explanation needs.
 type Facts struct {
 	Session     session.Session
 	Now         time.Time
-	WorkflowRun string // the run of the workflow that has opened it last
-	Attended    bool   // a worker claims its prompts by itself, and the workflow does not know which
+	WorkflowRun string // the workflow run that opened it last
+	Attended    bool   // a worker claims its prompts by itself, unknown to the workflow
 	Transitions []Step // oldest first
 	Commands    []session.Command
 	Sandboxes   []Sandbox // newest first, like all that follow
 	Bundles     []Bundle
 	Problems    []Problem
 	Outages     []Outage // of the installation
-	Runs        []Run    // of the prompt that is asked about, or of the session
+	Runs        []Run    // of the explained prompt, or of the session
 
-	Prompt     *session.Prompt // that is asked about, without its content
+	Prompt     *session.Prompt // the explained one, without its content
 	Processing string          // the prompt that is processed
 	Ahead      int64           // prompts that come before it in the queue
-	Questions  []Asked         // that is asked about, or of the session
-	Retry      *Retry          // the newest thing that an agent did, if it repeats a request to its model
+	Questions  []Asked         // the explained one, or those of the session
+	Retry      *Retry          // the newest action of an agent, if it retries a request to its model
 	Woke       *Waiting        // the prompt that waited at the last transition that woke the session
 }
 
-// Step is a transition and the command that it was made for.
+// Step is a transition with its command.
 type Step struct {
 	session.Transition
 	CommandID string
@@ -87,7 +87,7 @@ type Problem struct {
 	Message string
 }
 
-// Outage is a time in which a worker did not reach a part of the installation.
+// Outage is a period in which a worker did not reach a part of the installation.
 type Outage struct {
 	Code         Code // DatabaseUnavailable or TemporalUnavailable
 	Since, Until time.Time
@@ -107,7 +107,7 @@ type Run struct {
 	ParkedAt   time.Time
 }
 
-// Retry is a request to a model that an agent repeats.
+// Retry is a request to a model that an agent retries.
 type Retry struct {
 	RunID   string
 	At      time.Time

@@ -6,29 +6,30 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// How much is read of a workflow's history, the newest first.
+// Bounds of the part of a workflow's history that is read, the newest first.
 const (
 	MaxHistoryEvents = 1000
 	HistoryPageSize  = 250
 )
 
-// SlowAfter is how long an attempt at a step takes before an explanation mentions it. Turns take as long as the agent works.
+// SlowAfter is the duration after which an explanation mentions an attempt at a step. It does not
+// apply to turns, which take as long as the agent works.
 const SlowAfter = 10 * time.Second
 
-// History is what Temporal knows of the workflow of a session.
+// History is Temporal's information about the workflow of a session.
 type History struct {
-	// Err is why it was not read; empty if it was.
+	// Err is the reason why it was not read; empty if it was.
 	Err       string
 	Open      bool
 	RunID     string // of the newest run
 	StartedAt time.Time
-	Events    []Event // oldest first, of those that say something
-	Read      int     // how many events were read
+	Events    []Event // relevant ones, oldest first
+	Read      int     // number of events that were read
 	Truncated bool
 	Pending   []Pending
-	// TaskSince is since when a task of the workflow waits for a worker; zero if none does.
+	// TaskSince is the time since which a workflow task waits for a worker; zero if none does.
 	TaskSince time.Time
-	// View is what the workflow itself holds; nil if no worker has answered.
+	// View is the workflow's own state; nil if no worker has responded.
 	View *View
 }
 
@@ -40,7 +41,7 @@ type View struct {
 	Doing        string
 }
 
-// EventKind is what happened in a history.
+// EventKind is the kind of an event in a history.
 type EventKind string
 
 // The kinds of event.
@@ -71,7 +72,7 @@ type Event struct {
 	Reason     string // that an operator gave
 }
 
-// FailureKind is how an attempt failed.
+// FailureKind is the kind of a failure.
 type FailureKind string
 
 // The kinds of failure.
@@ -83,14 +84,14 @@ const (
 	Cancelled        FailureKind = "cancelled"
 )
 
-// Failure is why an attempt failed.
+// Failure describes the failure of an attempt.
 type Failure struct {
 	Kind    FailureKind
 	Type    string // of an application's failure
 	Message string
 }
 
-// Pending is an activity that is not over.
+// Pending is a pending activity.
 type Pending struct {
 	Activity    string
 	Attempt     int32
@@ -98,8 +99,9 @@ type Pending struct {
 	ScheduledAt time.Time
 	StartedAt   time.Time // of the attempt that a worker has
 	HeartbeatAt time.Time // of the last heartbeat; zero if there was none
-	// Awaits is what the attempt waits for, by its last heartbeat, and since when; empty if it did not say.
+	// Awaits is what the attempt waits for, and since when, according to its last heartbeat; empty
+	// if unknown.
 	Awaits      string
 	AwaitsSince time.Time
-	Failure     *Failure // of the attempt before; it is among the events too
+	Failure     *Failure // of the previous attempt; it is among the events too
 }

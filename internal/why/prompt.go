@@ -125,7 +125,7 @@ func (c *chain) processing(p session.Prompt) {
 	c.pending()
 }
 
-// retrying says that the agent of a run waits for its model.
+// retrying adds that the agent of a run retries a request to its model.
 func (c *chain) retrying(runID string) {
 	if r := c.Retry; r != nil && session.RunOf(r.RunID) == session.RunOf(runID) {
 		c.row(ModelUnavailable, r.At, about("run", runID), "the model does not answer the agent, which repeats its request: %s", quoted(r.Message))
@@ -162,7 +162,7 @@ func (c *chain) waited(p session.Prompt) {
 	c.failures(p.CreatedAt, p.StartedAt)
 }
 
-// because adds what the reason of an end means.
+// because adds the explanation of an end's reason.
 func (c *chain) because(reason string, at time.Time, ref *Reference) {
 	if known, ok := endCodes[reason]; ok {
 		c.row(known.code, at, ref, "%s", known.text)
@@ -171,7 +171,7 @@ func (c *chain) because(reason string, at time.Time, ref *Reference) {
 	}
 }
 
-// run adds a run of the prompt: its attempts, its end, and what Temporal knows of both.
+// run adds a run of the prompt: its attempts, its end, and Temporal's information about both.
 func (c *chain) run(r Run) {
 	ref := about("run", r.ID)
 	to := r.EndedAt

@@ -51,7 +51,7 @@ func (*chain) lacks(r receipt.Receipt) string {
 	return text
 }
 
-// source adds what the restore was made of.
+// source adds the source of the restore.
 func (c *chain) source(t Step) {
 	if t.Receipt.Kind == receipt.Full {
 		return
@@ -83,7 +83,7 @@ func (c *chain) source(t Step) {
 	}
 }
 
-// worked is the newest generation before one whose sandbox was ready.
+// worked returns the newest earlier generation whose sandbox was ready.
 func (c *chain) worked(before int64) int64 {
 	for _, b := range c.Sandboxes {
 		if b.Generation < before && !b.ReadyAt.IsZero() {

@@ -10,7 +10,7 @@ import (
 // runTurn is the activity that executes turns.
 const runTurn = "RunTurn"
 
-// doing says what an activity does.
+// doing describes an activity.
 var doing = map[string]string{
 	runTurn: "the turn", "CreateSandbox": "the creation of the sandbox", "RestoreSandbox": "the restore of the sandbox",
 	"SaveBundle": "the snapshot", "TerminateSandbox": "the end of the sandbox", "Checkpoint": "the checkpoint", "Revert": "the revert",
@@ -27,14 +27,15 @@ func nameOf(activity string) string {
 	return "the step " + activity
 }
 
-// isSlow reports whether an attempt at an activity that took so long says something: turns last as long as the agent works.
+// isSlow reports whether the duration of an attempt at an activity is relevant. Turns last as long
+// as the agent works.
 func isSlow(activity string, took time.Duration) bool {
 	_, known := doing[activity]
 	return known && activity != runTurn && took >= SlowAfter
 }
 
-// slow adds the steps that took long between two times, the newest first, and those that still do. They come after what failed, which
-// may be the reason.
+// slow adds the slow steps between two times, the newest first, and those that are still running.
+// They follow the failures, which may be the reason.
 func (c *chain) slow(from, to time.Time) {
 	for _, p := range c.history.Pending {
 		if !p.Started || p.StartedAt.IsZero() || to.Before(c.Now) {
@@ -55,7 +56,7 @@ func (c *chain) slow(from, to time.Time) {
 	}
 }
 
-// classify returns the code of an event of a history, and what it says; no code if it explains nothing.
+// classify returns the code and the text of an event of a history; no code if it explains nothing.
 func classify(e Event) (Code, string) {
 	switch e.Kind {
 	case AttemptFailed:
@@ -146,14 +147,15 @@ func (c *chain) pending() {
 	}
 }
 
-// silentAfter is how long a worker may be silent before that is worth a word: it is shorter than any timeout of heartbeats.
+// silentAfter is the time without heartbeats after which a worker is mentioned. It is shorter than
+// any heartbeat timeout.
 const silentAfter = 12 * time.Second
 
-// noWorkerAfter is how long a task waits before that is worth a word.
+// noWorkerAfter is the waiting time after which a task is mentioned.
 const noWorkerAfter = 5 * time.Second
 
-// compare finds where Postgres and Temporal disagree. What changes while both are read may look like it: a
-// workflow that is about to record a transition is one transition ahead.
+// compare finds the disagreements of Postgres and Temporal. A change between the two reads can look
+// like one: a workflow that is about to record a transition is one transition ahead.
 func (c *chain) compare() {
 	h, s := c.history, c.Session
 	if h.Err != "" {

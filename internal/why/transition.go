@@ -15,7 +15,7 @@ var stateCodes = map[session.State]Code{
 	session.Restoring: SessionRestoring, session.Error: SessionInError, session.Terminated: SessionTerminated,
 }
 
-// inState is a status as a sentence has it.
+// inState returns a status for use in a sentence.
 func inState(s session.State) string {
 	if s == session.Error {
 		return "in error"
@@ -23,7 +23,7 @@ func inState(s session.State) string {
 	return string(s)
 }
 
-// session explains the present state.
+// session explains the current state.
 func (c *chain) session() {
 	s := c.Session
 	switch {
@@ -57,7 +57,7 @@ func (c *chain) step() string {
 	return " (" + c.Session.Step + ")"
 }
 
-// present adds what the session waits for now.
+// present adds the causes for which the session waits now.
 func (c *chain) present() {
 	if c.Session.Queue.Hold.Held() {
 		c.held()
@@ -65,7 +65,7 @@ func (c *chain) present() {
 	c.waits()
 }
 
-// waits adds what keeps the session from its next step.
+// waits adds the causes that delay the session's next step.
 func (c *chain) waits() {
 	s := c.Session
 	since := s.CreatedAt
@@ -110,7 +110,7 @@ func (c *chain) transition() {
 	c.steps(len(c.Transitions) - 1)
 }
 
-// steps adds a transition and those that led to it, back to the one that something outside the session caused.
+// steps adds a transition and its predecessors, back to the one with a cause outside the session.
 func (c *chain) steps(i int) {
 	for ; i >= 0; i-- {
 		t := c.Transitions[i]
@@ -132,7 +132,7 @@ func (c *chain) steps(i int) {
 	}
 }
 
-// entered is when the session entered the state that transition i left.
+// entered returns the time at which the session entered the state that transition i left.
 func (c *chain) entered(i int) time.Time {
 	if i > 0 {
 		return c.Transitions[i-1].At
@@ -150,10 +150,10 @@ func (*chain) receiptText(t Step) string {
 	return ", receipt " + string(t.Receipt.Kind)
 }
 
-// reason adds why a transition was made, and reports whether that is the beginning of the chain.
+// reason adds the reason of a transition, and reports whether the chain ends there.
 func (c *chain) reason(t Step) (root bool) {
 	switch t.Event {
-	case session.EventReady, session.EventSaved: // why it was begun is the transition before
+	case session.EventReady, session.EventSaved: // the previous transition has the reason of its start
 		if t.From == session.Initializing && t.Reason == session.ReasonPrompt && c.Woke != nil {
 			c.row(PromptAccepted, c.Woke.CreatedAt, about("prompt", c.Woke.ID), "the prompt %s was accepted at %s and needed a sandbox", c.Woke.ID, clock(c.Woke.CreatedAt))
 		}
@@ -240,7 +240,7 @@ func (c *chain) waking(t Step) bool {
 	return c.command(t, session.CommandWake)
 }
 
-// command adds the command that a transition was made for.
+// command adds the command of a transition.
 func (c *chain) command(t Step, kinds ...session.CommandKind) bool {
 	found := c.commandOf(t, kinds)
 	if found == nil {
@@ -261,7 +261,7 @@ func (c *chain) command(t Step, kinds ...session.CommandKind) bool {
 	return true
 }
 
-// commandName is what clients call a command.
+// commandName returns the clients' name of a command.
 func commandName(kind session.CommandKind) string {
 	if kind == session.CommandRevertFiles {
 		return "revert with files"
@@ -275,7 +275,7 @@ func (c *chain) commandOf(t Step, kinds []session.CommandKind) *session.Command 
 			return &c.Commands[i]
 		}
 	}
-	// Transitions of earlier versions do not name it: a command ends with its transition.
+	// Transitions of earlier versions do not name the command, which ends at the same time.
 	var best *session.Command
 	for i, k := range c.Commands {
 		if t.CommandID != "" || !slices.Contains(kinds, k.Kind) || k.Status != session.CommandApplied || k.CreatedAt.After(t.At.Add(time.Second)) ||
@@ -289,7 +289,7 @@ func (c *chain) commandOf(t Step, kinds []session.CommandKind) *session.Command 
 	return best
 }
 
-// lost adds that the sandbox of a generation was lost, and how.
+// lost adds the loss of a generation's sandbox with its cause.
 func (c *chain) lost(generation int64, at time.Time) {
 	text := ""
 	if b := c.sandbox(generation); b != nil && !b.ReadyAt.IsZero() {

@@ -21,18 +21,18 @@ import (
 )
 
 const (
-	// MaxFileBytes bounds each file that the repository has not.
+	// MaxFileBytes bounds each file that is not in the repository.
 	MaxFileBytes = 32 << 20
-	// maxFilesBytes bounds them together.
+	// maxFilesBytes bounds their total size.
 	maxFilesBytes = 192 << 20
 	// maxRepositoryBytes bounds the bundle of a repository.
 	maxRepositoryBytes = 192 << 20
-	// maxIgnored is how many ignored paths are named.
+	// maxIgnored is the maximum number of ignored paths that are named.
 	maxIgnored = 20
 )
 
-// Pack adds the repository and the files of a directory to an archive, and notes in m what they are and what is left out. It
-// uses scratch for temporary files.
+// Pack adds the repository and the files of a directory to an archive, and records them and the
+// omitted parts in m. It uses scratch for temporary files.
 func Pack(ctx context.Context, w *portable.Writer, m *portable.Manifest, dir, scratch string) error {
 	p := &packer{w: w, m: m, dir: dir}
 	if _, err := os.Lstat(filepath.Join(dir, ".git")); errors.Is(err, fs.ErrNotExist) {
@@ -55,7 +55,7 @@ func (p *packer) git(ctx context.Context, args ...string) (string, error) {
 
 func (p *packer) lacks(format string, args ...any) { p.m.AddMissing(fmt.Sprintf(format, args...)) }
 
-// repository adds the history and what differs from its head.
+// repository adds the history and the differences from its head.
 func (p *packer) repository(ctx context.Context, scratch string) error {
 	top, err := p.git(ctx, "rev-parse", "--show-prefix")
 	if err != nil {
@@ -82,13 +82,13 @@ func (p *packer) repository(ctx context.Context, scratch string) error {
 	if _, err := p.git(ctx, "rev-parse", "--verify", "--quiet", "refs/stash"); err == nil {
 		p.lacks("stashes of the repository")
 	}
-	if p.m.Git == nil { // without its history, every file goes by itself
+	if p.m.Git == nil { // without its history, every file is packed individually
 		return p.listed(ctx)
 	}
 	return p.changes(ctx)
 }
 
-// history adds the bundle of all branches and tags, or notes why it cannot.
+// history adds the bundle of all branches and tags, or records why it cannot.
 func (p *packer) history(ctx context.Context, scratch string) error {
 	shallow, err := p.git(ctx, "rev-parse", "--is-shallow-repository")
 	if err != nil {
@@ -126,7 +126,7 @@ func (p *packer) history(ctx context.Context, scratch string) error {
 	return p.w.Repository(info.Size(), f)
 }
 
-// changes adds what the working tree has otherwise than the head.
+// changes adds the differences of the working tree from the head.
 func (p *packer) changes(ctx context.Context) error {
 	args := []string{"status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignored=matching"}
 	status, err := p.git(ctx, args...)
@@ -220,7 +220,7 @@ func (p *packer) walk(ctx context.Context) error {
 	})
 }
 
-// add adds one file or link. Of what is tracked and not there it notes that it is deleted.
+// add adds one file or link. It records missing tracked files as deleted.
 func (p *packer) add(name string, tracked bool) error {
 	full := filepath.Join(p.dir, filepath.FromSlash(name))
 	info, err := os.Lstat(full)
@@ -242,7 +242,7 @@ func (p *packer) add(name string, tracked bool) error {
 			return nil
 		}
 		return p.leaveOut(name, p.w.Link(name, target))
-	case info.IsDir(): // a submodule, or a directory in the place of a file
+	case info.IsDir(): // a submodule, or a directory that replaced a file
 		p.lacks("%s (a repository within the workspace)", name)
 		return nil
 	case !info.Mode().IsRegular():
@@ -264,7 +264,7 @@ func (p *packer) add(name string, tracked bool) error {
 	return p.leaveOut(name, p.w.File(name, info.Mode(), int64(len(data)), bytes.NewReader(data)))
 }
 
-// leaveOut makes an error of an archive that is full a note.
+// leaveOut converts the error of a full archive to a note.
 func (p *packer) leaveOut(name string, err error) error {
 	if errors.Is(err, portable.ErrFull) {
 		p.lacks("%s (the archive is full)", name)
@@ -273,7 +273,7 @@ func (p *packer) leaveOut(name string, err error) error {
 	return err
 }
 
-// read reads a file that may grow meanwhile.
+// read reads a file that may grow in the meantime.
 func read(name string) ([]byte, error) {
 	f, err := regular.Open(name)
 	if err != nil {
@@ -311,12 +311,13 @@ func packAgentFile(w *portable.Writer, name, to string) error {
 	if err != nil {
 		return err
 	}
-	return w.AgentFile(to, info.Size(), f) // it may have grown since: what was there is taken
+	return w.AgentFile(to, info.Size(), f) // it may have grown since, so only the earlier size is packed
 }
 
 var scpRemote = regexp.MustCompile(`^[A-Za-z0-9_.-]+@[A-Za-z0-9.-]+:[^\s:][^\s]*$`)
 
-// plainRemote is the address of a repository without credentials; empty where it is not an address on a network.
+// plainRemote returns the URL of a repository without credentials; empty if it is not a network
+// URL.
 func plainRemote(remote string) string {
 	if scpRemote.MatchString(remote) {
 		return remote

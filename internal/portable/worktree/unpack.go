@@ -16,11 +16,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
 )
 
-// Staged is an archive that was read and checked, and whose content is kept aside in a directory.
+// Staged is an archive that was read and checked, with its content in a staging directory.
 type Staged struct {
 	portable.Manifest
 	dir   string
-	names map[string]string // of entries: where their content is
+	names map[string]string // locations of the entries' content
 }
 
 // Stage reads an archive into a new directory below scratch. Call Remove to delete it.
@@ -50,7 +50,7 @@ func Stage(r io.Reader, scratch string) (s *Staged, err error) {
 	return s, err
 }
 
-// Remove deletes what was kept aside.
+// Remove deletes the staging directory.
 func (s *Staged) Remove() error { return os.RemoveAll(s.dir) }
 
 // Content opens the content of an entry.
@@ -93,7 +93,7 @@ func (s *Staged) Files(ctx context.Context, dir string) error {
 	return nil
 }
 
-// repository makes the repository and checks its head out.
+// repository creates the repository and checks out its head.
 func (s *Staged) repository(ctx context.Context, dir string) error {
 	git := func(args ...string) (string, error) {
 		out, err := workspace.Git(ctx, dir, args...)
@@ -134,7 +134,7 @@ func (s *Staged) repository(ctx context.Context, dir string) error {
 	return err
 }
 
-// file writes a file or a link of the workspace in the place of what is there.
+// file writes a file or a link of the workspace, replacing an existing one.
 func (s *Staged) file(root *os.Root, name string, e portable.Entry) error {
 	if err := noLinkAbove(root, name); err != nil {
 		return err
@@ -166,8 +166,8 @@ func (s *Staged) file(root *os.Root, name string, e portable.Entry) error {
 	return errors.Join(err, f.Close())
 }
 
-// noLinkAbove returns an error if a directory above a path is a link: the repository may have one that leads to git's own
-// directory, or out of the workspace.
+// noLinkAbove returns an error if a directory above a path is a link, because the repository may
+// contain a link to git's own directory or out of the workspace.
 func noLinkAbove(root *os.Root, name string) error {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		info, err := root.Lstat(dir)
@@ -181,7 +181,8 @@ func noLinkAbove(root *os.Root, name string) error {
 	return nil
 }
 
-// AgentFiles writes the agent's own files to where place says; files for which it says "" are left out.
+// AgentFiles writes the agent's own files to the paths that place returns; files with an empty path
+// are skipped.
 func (s *Staged) AgentFiles(place func(path string) string) error {
 	for _, e := range s.Entries {
 		if !e.AgentFile() {

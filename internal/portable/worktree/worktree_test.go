@@ -33,7 +33,7 @@ func write(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// files are those of a directory but git's own, links with their targets.
+// files returns the files of a directory except git's own, and links with their targets.
 func files(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -162,7 +162,8 @@ func TestAShallowCloneMovesWithoutItsHistory(t *testing.T) {
 	require.Contains(t, m.Missing, "the history of the repository: it is a shallow clone")
 }
 
-// TestALinkInTheRepositoryLeadsNowhere: git checks out links as they are, and an entry of the archive must not be written through one.
+// TestALinkInTheRepositoryLeadsNowhere checks that no entry of the archive is written through a
+// link that git has checked out.
 func TestALinkInTheRepositoryLeadsNowhere(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
