@@ -9,7 +9,7 @@ const text = (id: string, content: string): Block => ({ id, type: "assistant_tex
 let seq = 0;
 const event = (type: string, data: object, conversationId = "main") => ({ seq: ++seq, type, sessionId: "ses_1", at: "2026-01-02T03:04:05.000Z", conversationId, data }) as Event;
 
-// The Go program that runs the tests writes logs and the results of its own fold, if OVERWINTER_LOGS is a
+// The Go program that runs the tests writes logs and the results of the Go fold, if OVERWINTER_LOGS is a
 // directory.
 test("every log folds to what the server has", (t) => {
   const dir = process.env["OVERWINTER_LOGS"];
