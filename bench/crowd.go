@@ -12,10 +12,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// turnLength is the approximate length of a turn in the crowd.
+// turnLength is about how long a session of the crowd speaks before it gets its next prompt, under load.
 const turnLength = 20 * time.Second
 
-// crowd is a number of sessions whose agents print continuously, each with a reader.
+// startsAtOnce bounds the sessions of a crowd that start at the same time.
+const startsAtOnce = 16
+
+// crowd is a number of sessions whose agents speak all the time, each with a reader.
 type crowd struct {
 	words    *wordRecorder
 	cancel   context.CancelFunc
@@ -36,8 +39,8 @@ type wordRecorder struct {
 	events    atomic.Int64
 }
 
-// take records the words of an event. The event has the time of its last word; each earlier word
-// was written one pause before the next.
+// take records the words of an event. An event has the time of its last word; each word before it was
+// written one pause earlier than the next.
 func (r *wordRecorder) take(e event) {
 	if e.Type != "text_delta" || !r.recording.Load() {
 		return
@@ -50,8 +53,9 @@ func (r *wordRecorder) take(e event) {
 	}
 }
 
-// startCrowd returns when every agent prints.
-func startCrowd(ctx context.Context, c *client, size int, pause time.Duration) (*crowd, error) {
+// startCrowd returns when every agent speaks. Each pauses between two words, and speaks for about the length of a turn before
+// it gets its next prompt.
+func startCrowd(ctx context.Context, c *client, size int, pause, turn time.Duration) (*crowd, error) {
 	whole := context.WithoutCancel(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	g := &crowd{words: &wordRecorder{pause: pause}, cancel: cancel, done: make(chan struct{}), client: c, starts: make(chan struct{}, startsAtOnce)}
@@ -87,7 +91,7 @@ func startCrowd(ctx context.Context, c *client, size int, pause time.Duration) (
 	return g, nil
 }
 
-// speak keeps one session printing until ctx ends. It calls spoken at the first word.
+// speak has one session speak until ctx ends. Spoken is called at its first word.
 func (g *crowd) speak(ctx context.Context, text string, spoken func()) error {
 	select {
 	case g.starts <- struct{}{}:
@@ -133,7 +137,7 @@ func (g *crowd) speak(ctx context.Context, text string, spoken func()) error {
 	return group.Wait()
 }
 
-// err returns the error that ended the crowd, if any.
+// err is what ended the crowd, if anything.
 func (g *crowd) err() error {
 	if err := g.failed.Load(); err != nil {
 		return *err
@@ -141,8 +145,8 @@ func (g *crowd) err() error {
 	return nil
 }
 
-// stop ends the sessions and returns when their sandboxes are terminated. It reports no error,
-// because the measurement is complete.
+// stop ends the sessions and returns when their sandboxes are gone. An error is not reported: what
+// was measured is complete.
 func (g *crowd) stop(ctx context.Context) {
 	g.cancel()
 	<-g.done

@@ -14,24 +14,29 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// The goal for one worker: numbers of streaming sessions and of sleeping sessions with an open
-// workflow, and the memory for them.
+// The goal for one worker: so many sessions that stream and so many that sleep with an open workflow, in so much memory.
 const (
 	goalStreams = 1000
 	goalOpen    = 20_000
 	goalMemory  = 2 << 30
 )
 
-// The number of open workflows that Temporal's SDK keeps in memory; it reads the histories of the
-// others again when they are needed.
-const cachedWorkflows = 10_000
+// Of the open workflows a worker keeps so many in memory, and reads the histories of others again when they have to act: the default of
+// --cached-workflows.
+const cachedWorkflows = 4000
 
-// slower is the factor by which the pause between two words is longer than under load, because this
-// measures the memory of a session, not the cost of its words.
+// slower is how much longer the pause is between two words of a session than under load, and its turns. What is measured is what a
+// session needs, not what its words do.
 const slower = 100
 
-// measureWorker measures the memory of a worker for sleeping sessions with an open workflow, and
-// for sessions in a turn.
+const (
+	// opensAtOnce is how many sessions are created before their workflows are open.
+	opensAtOnce = 200
+	// openStall is how long to wait for one more to open before others are created in the places of those that are missing.
+	openStall = 10 * time.Second
+)
+
+// measureWorker measures what sessions cost a worker that sleep with an open workflow, and sessions whose agents are in a turn.
 func measureWorker(ctx context.Context, b *bench, s *section) (err error) {
 	if err := b.release(ctx); err != nil {
 		return err
@@ -48,7 +53,7 @@ func measureWorker(ctx context.Context, b *bench, s *section) (err error) {
 		"*Each* is the growth from one row to the next, divided by the sessions that came; %d workflows at most are in memory. The last row is the measured memory if there are %d sessions that stream and "+
 		"%d that sleep; else it adds up twice what they have in use, because as much garbage gathers.", o.Open, o.Streams/2, o.Streams, streamPause, o.Window, cachedWorkflows, goalStreams, goalOpen)
 
-	p, err := newProbe(ctx, sys.client, 1) // the worker has executed every kind of work once
+	p, err := newProbe(ctx, sys.client, 1) // the worker has done everything once
 	if err != nil {
 		return err
 	}
@@ -99,7 +104,7 @@ func measureWorker(ctx context.Context, b *bench, s *section) (err error) {
 	return nil
 }
 
-// needs has the resources that a worker uses.
+// needs are what a worker uses.
 type needs struct{ memory, inUse, goroutines, files float64 }
 
 func (n needs) addTo(s *section, of string) {
@@ -109,14 +114,13 @@ func (n needs) addTo(s *section, of string) {
 	s.add("connections: "+of, number(n.files, count), noGoal)
 }
 
-// since returns the growth per session.
+// since is the growth for each of so many sessions.
 func (n needs) since(before needs, sessions int) needs {
 	by := float64(max(1, sessions))
 	return needs{(n.memory - before.memory) / by, (n.inUse - before.inUse) / by, (n.goroutines - before.goroutines) / by, (n.files - before.files) / by}
 }
 
-// workerNeeds reads the worker's metrics once they are stable, and again after a garbage
-// collection.
+// workerNeeds reads what the worker says of itself, once it has settled, and once it has collected its garbage after that.
 func (s *system) workerNeeds(ctx context.Context, settle time.Duration) (needs, error) {
 	if err := pause(ctx, settle); err != nil {
 		return needs{}, err
@@ -127,7 +131,7 @@ func (s *system) workerNeeds(ctx context.Context, settle time.Duration) (needs, 
 		return needs{}, err
 	}
 	for {
-		// The garbage of the responses triggers the worker's collection.
+		// The answers are the garbage that has the worker collect it.
 		latest, err := s.workerMetrics(ctx)
 		if err != nil {
 			return needs{}, err
@@ -137,14 +141,13 @@ func (s *system) workerNeeds(ctx context.Context, settle time.Duration) (needs, 
 		}
 		return needs{
 			memory: n["process_resident_memory_bytes"], goroutines: n["go_goroutines"], files: n["process_open_fds"],
-			// The heap is collected when it has twice the size of the live heap after the last
-			// collection plus the stacks.
+			// The heap is collected when it has twice the size of what the last collection left, and of the stacks.
 			inUse: (latest["go_memstats_next_gc_bytes"] + latest["go_memstats_stack_inuse_bytes"]) / 2,
 		}, nil
 	}
 }
 
-// workerMetrics returns the worker's metrics without labels.
+// workerMetrics are the worker's metrics that have no labels.
 func (s *system) workerMetrics(ctx context.Context) (map[string]float64, error) {
 	processes := readProcesses()
 	argv := processes[processes.child(workerCPU, s.pid())].argv
@@ -175,22 +178,15 @@ func (s *system) workerMetrics(ctx context.Context) (map[string]float64, error) 
 	return metrics, lines.Err()
 }
 
-// openSleepers creates sessions without sandboxes, and returns when all of their workflows are
-// open.
+// openSleepers creates sessions that have no sandbox, and returns when all of their workflows are open. No more are created than the
+// worker opens: a signal that Temporal does not take in time is lost, and the workflow of a lazy session is then opened by its first
+// prompt alone, so that another session has to take its place.
 func (s *system) openSleepers(ctx context.Context, sessions int) error {
 	open := 0
 	for grown := time.Now(); open < sessions; {
 		if time.Since(grown) > waitLimit {
 			return fmt.Errorf("%d of %d sessions were opened, and no other within %s", open, sessions, waitLimit)
 		}
-		if open >= sessions {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("%d of %d sessions were opened", open, sessions)
-		}
-		// If the signal of a lazy session is lost, only its first prompt opens its workflow, so
-		// another session replaces it.
 		group, groupCtx := errgroup.WithContext(ctx)
 		group.SetLimit(16)
 		for range min(sessions-open, opensAtOnce) {
