@@ -43,4 +43,5 @@ func TestAnExecThatGetsNoProcessMayBeTriedAgain(t *testing.T) {
 		}
 	}
 	require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
+	require.ErrorContains(t, err, "reserved for its init")
 }

@@ -439,6 +439,19 @@ func (c *cgroups) processes(box string) ([]int, error) {
 	return nil, fs.ErrNotExist
 }
 
+// count returns the number of processes and threads of a box.
+func (c *cgroups) count(box string) (int, error) {
+	group := c.of(box)[""]
+	if c.version == 1 {
+		group = c.of(box)["pids"]
+	}
+	text, err := os.ReadFile(filepath.Join(group, "pids.current"))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(text)))
+}
+
 // remove removes the group of a box that has ended.
 func (c *cgroups) remove(box string) error {
 	var failed error

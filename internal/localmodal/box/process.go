@@ -24,9 +24,20 @@ type Process struct {
 	signal  syscall.Signal
 }
 
+// initThreads is how many threads the init of a box may need beyond those that it has. If it could
+// not start one, its runtime would end it, and with it the box.
+const initThreads = 8
+
 // Exec starts a process. The three files are the process's ends of its streams; the caller closes
-// them afterwards.
+// them afterwards. If the box has fewer than initThreads processes left of its limit, the error is
+// EAGAIN.
 func (b *Box) Exec(spec wire.ExecSpec, stdin, stdout, stderr *os.File) (*Process, error) {
+	if b.rt.cgroups != nil {
+		if n, err := b.rt.cgroups.count(b.id); err == nil && n > b.limits.Processes-initThreads {
+			return nil, fmt.Errorf("the sandbox has %d of at most %d processes and threads, and %d are reserved for its init: %w",
+				n, b.limits.Processes, initThreads, syscall.EAGAIN)
+		}
+	}
 	f, err := wire.MemoryFile(spec)
 	if err != nil {
 		return nil, err
