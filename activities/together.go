@@ -2,8 +2,8 @@ package activities
 
 import "sync"
 
-// together runs functions at the same time, waits for all of them, and returns the error of the first in order that failed. Statements
-// that do not depend on each other cost one round trip so.
+// together runs functions concurrently, waits for all of them, and returns the error of the first in
+// order that failed. Independent statements then take the time of one round trip.
 func together(do ...func() error) error {
 	errs := make([]error, len(do))
 	var others sync.WaitGroup

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSessionsWhoseWorkflowsAreNotInMemoryWork: a worker keeps few of the open workflows in memory, and replays the history of another
-// when its session gets a prompt.
+// TestSessionsWhoseWorkflowsAreNotInMemoryWork prompts sessions whose workflows a worker with a small
+// cache may have evicted: it replays their histories.
 func TestSessionsWhoseWorkflowsAreNotInMemoryWork(t *testing.T) {
 	t.Parallel()
 	s := startStackEnv(t, []string{"OVERWINTER_CACHED_WORKFLOWS=10"}, stackDir(t))

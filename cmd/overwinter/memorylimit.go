@@ -10,8 +10,10 @@ import (
 	"strings"
 )
 
-// limitMemory has the program collect garbage more often when it nears the limit of its control group, such as that of a
-// container, rather than be killed there: the collector alone would let as much garbage gather as there is in use. GOMEMLIMIT overrides it.
+// limitMemory sets the runtime's soft memory limit from the memory limit of the program's control
+// group, such as that of a container, so that the collector runs more often near the limit and the
+// kernel does not kill the program. Without it, garbage may take as much memory as live data.
+// GOMEMLIMIT overrides it.
 func limitMemory() {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -21,12 +23,13 @@ func limitMemory() {
 	}
 }
 
-// memoryLimit is the limit of the runtime within that of a control group. What it does not count is the program itself and what the kernel
-// holds for it. What it counts and takes no memory is the reserve.
+// memoryLimit returns the runtime's limit for the limit of a control group. A tenth is left for what
+// the runtime does not count: the program's code and the kernel's memory. heapReserve is added
+// because the runtime counts it although it is not resident.
 func memoryLimit(group int64) int64 { return group/10*9 + heapReserve }
 
-// groupLimit is the smallest memory limit of the program's control group and of those that it is in, given the root of the file system;
-// version 2 of the interface.
+// groupLimit returns the smallest memory limit of the program's control group and its parents, below
+// the given root of the file system. It reads version 2 of the interface only.
 func groupLimit(root fs.FS) (int64, bool) {
 	groups, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {

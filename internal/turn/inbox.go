@@ -7,26 +7,26 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// heldMessage is a message with the room that it takes.
+// heldMessage is a message with the read-ahead memory that it occupies.
 type heldMessage struct {
 	message runner.Message
-	weight  int64 // of the room of the turn
-	common  int64 // of the room of all turns; 0 if the message is in the turn's share
+	weight  int64 // bytes of the turn's own limit
+	common  int64 // bytes of the limit that all turns share; 0 if the message fits in the turn's share
 }
 
 const (
 	// linkBacklog bounds the messages that wait for the commit in progress. Further ones wait in
 	// the runner's journal.
 	linkBacklog = 1024
-	// idleBacklog is for how many messages an inbox keeps memory while none waits.
+	// idleBacklog is the number of messages for which an empty inbox keeps its memory.
 	idleBacklog = 32
 )
 
-// inbox holds the messages of a link that wait for the turn. Most of the time none does, so it takes
-// memory for those that wait, where a channel would always have it for linkBacklog of them.
+// inbox is a queue of a link's messages that the turn has not taken yet. It is empty most of the time,
+// so it allocates memory as messages arrive; a channel would always hold memory for linkBacklog of them.
 type inbox struct {
-	ready chan struct{} // has a token while messages wait, and once no more will come
-	room  chan struct{} // has a token if messages were taken since the last wait for room
+	ready chan struct{} // has a token while messages are queued, and after close
+	room  chan struct{} // has a token if messages were taken since put last waited
 
 	mu      sync.Mutex
 	waiting []heldMessage
@@ -35,7 +35,8 @@ type inbox struct {
 
 func newInbox() *inbox { return &inbox{ready: make(chan struct{}, 1), room: make(chan struct{}, 1)} }
 
-// put adds a message. While linkBacklog messages wait, it waits too, and returns false if ctx ends meanwhile.
+// put adds a message. It blocks while linkBacklog messages are queued, and returns false if ctx ends
+// first.
 func (b *inbox) put(ctx context.Context, h heldMessage) bool {
 	for !b.add(h) {
 		select {
@@ -58,7 +59,7 @@ func (b *inbox) add(h heldMessage) bool {
 	return true
 }
 
-// close says that no more messages will come.
+// close marks the end of the messages.
 func (b *inbox) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,8 +67,8 @@ func (b *inbox) close() {
 	signal(b.ready)
 }
 
-// take returns all messages that wait, and whether no more will come. It is for the one that has received from ready. The inbox
-// reuses spent, the slice that an earlier call returned.
+// take returns all queued messages, and whether the inbox is closed. The caller must have received
+// from ready. The inbox reuses spent, the slice that an earlier call returned.
 func (b *inbox) take(spent []heldMessage) (messages []heldMessage, closed bool) {
 	if cap(spent) > idleBacklog {
 		spent = nil
@@ -79,7 +80,7 @@ func (b *inbox) take(spent []heldMessage) (messages []heldMessage, closed bool) 
 	if b.closed {
 		signal(b.ready)
 	} else {
-		withdraw(b.ready) // of a message that came since and is among these
+		withdraw(b.ready) // left by a message that arrived later and is already in messages
 	}
 	return messages, b.closed
 }
