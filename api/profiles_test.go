@@ -23,7 +23,7 @@ type shownProfile struct {
 }
 
 const wholeProfile = `{
-	"name":"Reviewer 1","description":"Looks twice.","instructions":"Be brief.","model":"opus","environment":{"LEVEL":"3"},"secrets":["GITHUB_TOKEN","OVERWINTER_ACP_COMMAND"],
+	"name":"Reviewer 1","description":"Looks twice.","instructions":"Be brief.","model":"opus","environment":{"LEVEL":"3","OVERWINTER_MODEL_TIMEOUT":"90s","OVERWINTER_PATIENCE":"80s"},"secrets":["GITHUB_TOKEN","OVERWINTER_ACP_COMMAND"],
 	"skills":[{"name":"look","description":"Looks.","content":"Look."}],
 	"subagents":[{"name":"helper","content":"Help."}],"commands":[{"name":"go","content":"Go."}],
 	"mcpServers":[{"name":"local","command":"sh","args":["-c","x"],"environment":{"A":"b"}},{"name":"web","url":"https://example.com","headers":{"A":"b"}}],

@@ -39,7 +39,7 @@ func troubledAgents() []troubled {
 		"question": "Which colour?", "header": "Choice",
 		"options": []object{{"label": "Red", "description": "It is red"}, {"label": "Blue", "description": "It is blue"}},
 	}}}}
-	hurried := map[string]string{"OVERWINTER_PATIENCE": "3s"}
+	hurried := map[string]string{"OVERWINTER_MODEL_TIMEOUT": "3s"}
 	return []troubled{
 		{
 			agentUnderTest: agentsUnderTest[0], process: "/overwinter/agents/claude/claude ", mark: "86400",
@@ -66,7 +66,7 @@ func troubledAgents() []troubled {
 			arguments: "{{args}}", denied: "write_file", // over ACP it asks only for permission
 			write: modelserver.Call{Tool: "write_file", Input: object{"file_path": "denied.txt", "content": "x"}},
 			// It does not report failures, so that its bridge cannot distinguish them from a slow answer.
-			hurry: map[string]string{"OVERWINTER_PATIENCE": "20s"},
+			hurry: map[string]string{"OVERWINTER_MODEL_TIMEOUT": "20s"},
 		},
 	}
 }

@@ -26,6 +26,20 @@ passwords in variables: every user of a machine can read the arguments of its pr
 root is ` + "`~/.local/share/overwinter`" + `. ` + "`overwinter session COMMAND --help`" + ` has the flags of the client, and
 ` + "`overwinter-temporal --help`" + ` those of the Temporal server for one machine.
 `
+	configurationFoot = `
+## Variables of a profile
+
+These variables in a profile's ` + "`environment`" + ` (` + "`OVERWINTER_ACP_COMMAND`" + ` may also be a secret) configure the agent. Other
+names that begin with ` + "`OVERWINTER_`" + ` are reserved.
+
+| variable | agents | default | meaning |
+|---|---|---|---|
+| ` + "`OVERWINTER_ACP_COMMAND`" + ` | acp | none | The command line of the agent: a JSON array of strings, or a line for the shell. |
+| ` + "`OVERWINTER_ACP_TRANSCRIPTS`" + ` | acp | none | Glob patterns of the files with the agent's memory, relative to its home, separated by colons. |
+| ` + "`OVERWINTER_MODEL_TIMEOUT`" + ` | acp, codex, gemini-cli, opencode | 5m, of acp 10m | How long a turn continues while the model does not respond. ` +
+		"`OVERWINTER_PATIENCE`" + ` is an alias, the earlier name. |
+| ` + "`CLAUDE_CODE_MAX_RETRIES`" + ` | claude-sdk | 10 | How often a request to the model is repeated. |
+`
 )
 
 // operated are the commands in the document, in its order.
@@ -75,6 +89,7 @@ func configuration(t *testing.T) string {
 			fmt.Fprintf(&out, "| `%s` | %s | %s | %s |\n", s.flag, variable, s.fallback, s.meaning)
 		}
 	}
+	out.WriteString(configurationFoot)
 	return out.String()
 }
 

@@ -150,10 +150,11 @@ func (s Spec) Check() []failure.Field {
 
 // A profile may set the variables of overwinter that configure agents: names that begin with
 // acpVariables configure the agent acp; modelTimeoutVariable sets how long a turn continues while
-// all requests to the model fail.
+// all requests to the model fail, and modelTimeoutAlias is its earlier name.
 const (
 	acpVariables         = "OVERWINTER_ACP_"
-	modelTimeoutVariable = "OVERWINTER_PATIENCE"
+	modelTimeoutVariable = "OVERWINTER_MODEL_TIMEOUT"
+	modelTimeoutAlias    = "OVERWINTER_PATIENCE"
 )
 
 type check struct{ wrong []failure.Field }
@@ -251,7 +252,8 @@ func (c *check) secrets(names []string, env map[string]string) {
 
 // settable reports whether a profile may set the variable.
 func settable(name string) bool {
-	return !strings.HasPrefix(name, "OVERWINTER_") || strings.HasPrefix(name, acpVariables) || name == modelTimeoutVariable
+	return !strings.HasPrefix(name, "OVERWINTER_") || strings.HasPrefix(name, acpVariables) ||
+		name == modelTimeoutVariable || name == modelTimeoutAlias
 }
 
 func (c *check) environment(field string, env map[string]string) {
