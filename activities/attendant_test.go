@@ -154,13 +154,13 @@ func TestAnAttendantLeaves(t *testing.T) {
 		then   func(t *testing.T, b *harness, s activities.SandboxReady)
 		waits  func(t *testing.T, w activities.Waiting)
 	}{
-		"its time is up":                   {attend: activities.Attend{For: 50 * time.Millisecond, MaxPrompts: 10}},
-		"the worker's time is up":          {change: func(c *activities.Config) { c.Attend = 50 * time.Millisecond }},
-		"the session moves":                {attend: activities.Attend{For: time.Minute, MaxPrompts: 10, Until: time.Now()}},
-		"it has run as many as it may":     {attend: activities.Attend{For: time.Minute}},
-		"the worker has room for one":      {change: func(c *activities.Config) { c.MaxTurns = 1 }},
-		"the worker does not attend":       {change: func(c *activities.Config) { c.Attend = 0 }},
-		"the worker gets no notifications": {change: func(c *activities.Config) { c.Changes = nil }},
+		"its time is up":                           {attend: activities.Attend{For: 50 * time.Millisecond, MaxPrompts: 10}},
+		"the worker's time is up":                  {change: func(c *activities.Config) { c.Attend = 50 * time.Millisecond }},
+		"the session moves":                        {attend: activities.Attend{For: time.Minute, MaxPrompts: 10, Until: time.Now()}},
+		"it has run its maximum number of prompts": {attend: activities.Attend{For: time.Minute}},
+		"the worker has room for one":              {change: func(c *activities.Config) { c.MaxTurns = 1 }},
+		"the worker does not attend":               {change: func(c *activities.Config) { c.Attend = 0 }},
+		"the worker gets no notifications":         {change: func(c *activities.Config) { c.Changes = nil }},
 		"a command is submitted": {then: func(t *testing.T, b *harness, _ activities.SandboxReady) {
 			_, err := b.db.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandHibernate})
 			require.NoError(t, err)
@@ -168,7 +168,7 @@ func TestAnAttendantLeaves(t *testing.T) {
 			require.Len(t, w.Commands, 1)
 			require.Equal(t, session.CommandHibernate, w.Commands[0].Kind)
 		}},
-		"its place is wanted": {change: func(c *activities.Config) { c.MaxTurns = 2 }, then: func(t *testing.T, b *harness, _ activities.SandboxReady) {
+		"another session needs its place": {change: func(c *activities.Config) { c.MaxTurns = 2 }, then: func(t *testing.T, b *harness, _ activities.SandboxReady) {
 			_, err := b.turn(activities.TurnRequest{SessionID: b.id, RunID: session.NewID(session.RunPrefix)})
 			require.Error(t, err, "there is no such run, but it takes a place all the same")
 		}},
@@ -286,7 +286,7 @@ func TestAnAttendantThatIsFrozenRunsNoPromptTwice(t *testing.T) {
 				close(frozen.thaw)
 				result, err := turn.wait(t)
 				if err == nil {
-					require.True(t, result.Reread, "the workflow does not learn what the attendant does not know: %+v", result)
+					require.True(t, result.Reread, "the workflow receives only results that the attendant has: %+v", result)
 				}
 				if !c.claims {
 					require.Equal(t, session.PromptQueued, b.prompt(t, third.ID).Status, "it is the workflow's")

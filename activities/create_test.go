@@ -183,7 +183,7 @@ func TestTerminateInsistsUntilTheProviderSaysSo(t *testing.T) {
 	requirePassing(t, err)
 	rows, err := b.db.SandboxesOpen(b.ctx, b.id)
 	require.NoError(t, err)
-	require.Len(t, rows, 1, "a row is closed only when its sandbox is gone")
+	require.Len(t, rows, 1, "a row is closed only when its sandbox has ended")
 	b.terminate(t, ready)
 	require.False(t, b.running(t, ready.SandboxID))
 }
@@ -208,7 +208,7 @@ func TestATerminationHeartbeats(t *testing.T) {
 	ref := activities.SandboxRef{SessionID: b.id, Generation: 1, SandboxID: ready.SandboxID}
 	_, err := do(b, attempt{beat: func() { once.Do(func() { close(beaten) }) }}, plain(b.control.TerminateSandbox), ref)
 	require.NoError(t, err)
-	require.True(t, heard, "a worker that is lost meanwhile must be noticed before the activity's time is over")
+	require.True(t, heard, "a lost worker must be noticed before the activity times out")
 }
 
 // TestTerminateNeedsNoDatabaseToEndTheSandboxThatIsNamed: its row is ended when the database answers again.

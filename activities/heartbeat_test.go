@@ -53,7 +53,7 @@ func TestATurnWhoseDeliveryIsStuckIsHandedOver(t *testing.T) {
 	b := setup(t)
 	b.config.TurnStall = 500 * time.Millisecond
 	b.build()
-	in := b.claim(t, b.create(t), "unheard words")
+	in := b.claim(t, b.create(t), "unacknowledged input")
 	b.driver.set(func(f *faulty) { f.deaf = `"launch":{` }) // of the message with the prompt
 	_, err := b.turn(in)
 	requireType(t, activities.HandOver, err)

@@ -57,7 +57,7 @@ func TestAProfileIsInTheSandboxBeforeTheAgentIs(t *testing.T) {
 	second := b.claim(t, ready, "$ cat docs/note.md")
 	_, err = b.turn(second)
 	require.NoError(t, err)
-	require.Contains(t, b.printed(t, second.RunID), "edited", "what was worked on is not overwritten")
+	require.Contains(t, b.printed(t, second.RunID), "edited", "changed files are not overwritten")
 
 	// Another version starts the agent with its variables; a file whose content in the profile is
 	// unchanged stays edited.

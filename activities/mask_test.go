@@ -83,7 +83,7 @@ func TestAKeyThatIsSplitOverFramesIsMaskedAlthoughItsWorkerIsLost(t *testing.T) 
 			streamed.WriteString(d.Delta)
 		}
 	}
-	require.Contains(t, streamed.String(), "it is [redacted PASSPHRASE] and correct horse is not", "the stream shows what the whole block does")
+	require.Contains(t, streamed.String(), "it is [redacted PASSPHRASE] and correct horse is not", "the stream shows the same text as the whole block")
 	require.NotContains(t, streamed.String(), "correct horse battery")
 	files, err := postgrestest.Transcripts(b.ctx, b.db, b.id)
 	require.NoError(t, err)

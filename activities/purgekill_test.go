@@ -688,7 +688,7 @@ func (b *harness) purgeFrozen(t *testing.T, e *engine, p *purging) {
 	}
 	require.NotEqual(t, purge.Stopping, b.purgeState(t))
 	b.visible(t, b.purgeState(t))
-	require.True(t, b.purge(t, successor), "what a step that was late has begun is erased")
+	require.True(t, b.purge(t, successor), "the writes of a delayed step are erased")
 	successor.close()
 }
 

@@ -238,7 +238,7 @@ func TestReconcileDeletesSnapshotsOnlyWhenNothingNeedsThem(t *testing.T) {
 		_, err = b.reconcile()
 		require.NoError(t, err)
 		for _, id := range snapshots {
-			require.True(t, exists(id), "the newest is not proved yet, and the one before is kept for it")
+			require.True(t, exists(id), "the newest is not verified yet, so the previous one is kept")
 		}
 		ready, err = b.restore(generation)
 		require.NoError(t, err)

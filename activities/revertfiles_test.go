@@ -133,7 +133,7 @@ func TestARevertWithFilesIsCompleted(t *testing.T) {
 				require.NotEqual(t, first.ID, head.ID)
 				at, _, err := b.db.ConversationAt(b.ctx, second.ID, 0, "")
 				require.NoError(t, err)
-				require.Contains(t, texts(at), "the second thing", "what was undone can be read")
+				require.Contains(t, texts(at), "the second thing", "the undone conversation can be read")
 				require.Empty(t, b.problems(t))
 			})
 		}
@@ -145,7 +145,7 @@ func TestARevertWithFilesIsCompleted(t *testing.T) {
 func TestARevertThatIsRefusedChangesNothing(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(t *testing.T, b *harness, first bundle.Bundle){
-		"the snapshot is gone": func(t *testing.T, b *harness, first bundle.Bundle) {
+		"the snapshot was deleted": func(t *testing.T, b *harness, first bundle.Bundle) {
 			t.Helper()
 			require.NoError(t, b.provider.DeleteImage(b.ctx, first.SnapshotID))
 		},

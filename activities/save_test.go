@@ -54,7 +54,7 @@ func TestASandboxIsReleasedByTheActivityThatSavesIt(t *testing.T) {
 	})
 	_, err := release()
 	requirePassing(t, err)
-	require.True(t, b.running(t, ready.SandboxID), "what is not saved is not terminated")
+	require.True(t, b.running(t, ready.SandboxID), "an unsaved sandbox is not terminated")
 
 	b.driver.set(func(f *faulty) {
 		f.snapshot = nil
@@ -103,7 +103,7 @@ func TestASnapshotThatFailsIsNoBundle(t *testing.T) {
 	requireType(t, activities.Refused, err)
 	_, err = b.db.BundleHead(b.ctx, b.id)
 	require.Equal(t, failure.NoBundle, failure.CodeOf(err))
-	require.True(t, b.running(t, ready.SandboxID), "what is not saved is not let go")
+	require.True(t, b.running(t, ready.SandboxID), "an unsaved sandbox is not released")
 }
 
 func TestASnapshotThatDoesNotResolveIsNoBundle(t *testing.T) {
@@ -221,7 +221,7 @@ func TestRescueFallsBackOnTheBundleBefore(t *testing.T) {
 	require.Equal(t, before.SnapshotID, head.SnapshotID)
 	require.Equal(t, before.ID, head.ParentID)
 	require.EqualValues(t, 2, head.Generation)
-	require.Len(t, head.Manifest.AgentFiles, 1, "with what was stored since")
+	require.Len(t, head.Manifest.AgentFiles, 1, "with the transcript stored since then")
 }
 
 func TestRescueWithTranscriptsAlone(t *testing.T) {

@@ -254,7 +254,7 @@ func (o *object) runMessages(name string) (prompt session.Prompt, said []string)
 		}
 	}
 	if len(said) == 0 {
-		o.wrong(name, "must have a message of the user, the last of which is the prompt")
+		o.wrong(name, "must contain a user message; the last one is the prompt")
 	}
 	return prompt, said
 }

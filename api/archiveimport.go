@@ -257,7 +257,7 @@ func blocksOf(f *os.File, adapter agent.Adapter, m portable.Manifest) ([]bundle.
 	var c conversation.Conversation
 	var files []transcript.File
 	if !has && total > transcript.MaxRevertBytes {
-		return nil, invalidArchive("entries", "has no conversation, and %d bytes of the agent's files; at most %d can be read for it", total, transcript.MaxRevertBytes)
+		return nil, invalidArchive("entries", "has no conversation, and %d bytes of agent files to read it from; at most %d are allowed", total, transcript.MaxRevertBytes)
 	}
 	_, err := readArchive(f, func(e portable.Entry, r io.Reader) (err error) {
 		switch {

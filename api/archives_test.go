@@ -201,8 +201,8 @@ func TestABundleIsExported(t *testing.T) {
 	require.Contains(t, string(pending.body), `"status":"pending"`)
 	b.do("GET", url, "").problem(http.StatusConflict, string(failure.IllegalState))
 	b.store.Archive(bundleID, bundle.ArchiveFailed, nil)
-	require.Contains(t, string(b.do("POST", url, "{}").body), "the snapshot is gone")
-	require.Contains(t, b.do("GET", url, "").problem(http.StatusConflict, string(failure.IllegalState)).Detail, "the snapshot is gone")
+	require.Contains(t, string(b.do("POST", url, "{}").body), "the snapshot was deleted")
+	require.Contains(t, b.do("GET", url, "").problem(http.StatusConflict, string(failure.IllegalState)).Detail, "the snapshot was deleted")
 	b.do("POST", "/api/bundles/"+session.NewID(session.BundlePrefix)+"/export", "").problem(http.StatusNotFound, string(failure.NoBundle))
 
 	b.store.Archive(bundleID, bundle.ArchiveReady, archived(t, id, func(w *portable.Writer, m *portable.Manifest) {
@@ -229,7 +229,7 @@ func TestABundleIsExported(t *testing.T) {
 	require.Contains(t, content["conversation.jsonl"], "it is [redacted KEY]")
 	require.NotContains(t, content, "workspace/env")
 	require.Equal(t, []string{"env (has the value of a secret)", "[redacted KEY] (named after a secret)"}, m.Missing)
-	require.Equal(t, id, m.MemoryID, "what the sandbox says of the session does not count")
+	require.Equal(t, id, m.MemoryID, "the sandbox's description of the session is ignored")
 	require.Equal(t, "demo", m.Session.Agent)
 	require.Equal(t, "p2", m.Source.PromptID)
 	require.NotContains(t, m.Session.Title, planted)

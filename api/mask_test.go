@@ -58,7 +58,7 @@ func TestWhatIsReadOutIsMasked(t *testing.T) {
 	require.NotContains(t, named.header.Get("Content-Disposition"), planted)
 	b.do("GET", url+"/files/other/%5Bredacted%20KEY%5D.txt", "").problem(http.StatusNotFound, "file_not_found")
 	tag := b.do("GET", url+"/files/env.txt", "").header.Get("ETag")
-	require.NotEqual(t, `"abc123"`, tag, "what is masked has its own tag")
+	require.NotEqual(t, `"abc123"`, tag, "masked text has its own ETag")
 	require.Equal(t, `"abc123"`, b.do("GET", url+"/files/plain.txt", "").header.Get("ETag"))
 
 	// Where the secrets cannot be read nothing is shown.

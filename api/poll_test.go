@@ -50,7 +50,7 @@ func TestEventsAreReadInPages(t *testing.T) {
 	require.Equal(t, "5 6 7 8 after 8 caught up", b.polled(id, "?limit=4&after=4"), "a full page may have everything")
 	require.Equal(t, "after 8 caught up", b.polled(id, "?after=latest"))
 	require.Equal(t, "after 8 caught up", b.polled(id, "?after=8&wait=1ms"))
-	require.Equal(t, "7 8 after 8 caught up", b.polled(id, "?after=6&wait=1m"), "what is there is not waited for")
+	require.Equal(t, "7 8 after 8 caught up", b.polled(id, "?after=6&wait=1m"), "existing events are returned without waiting")
 	b.store.Status(id, session.Terminated)
 	require.Equal(t, "9 after 9 caught up ended", b.polled(id, "?after=8&wait=1m"))
 	require.Equal(t, "after 9 caught up ended", b.polled(id, "?after=9&wait=1m"))

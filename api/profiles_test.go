@@ -57,7 +57,7 @@ func TestProfilesAreVersioned(t *testing.T) {
 	require.Equal(t, first, got)
 
 	b.do("GET", "/api/profiles/"+s.Profile, "").into(&got)
-	require.Equal(t, first, got, "what a session says can be read")
+	require.Equal(t, first, got, "the profile of a session can be read")
 	var named shownProfile
 	b.do("GET", "/api/profiles/Reviewer@2", "").into(&named)
 	require.Equal(t, second, named)
@@ -86,7 +86,7 @@ func TestProfilesAreVersioned(t *testing.T) {
 	b.do("GET", "/api/sessions/"+s.ID, "").into(&s)
 	require.Equal(t, first.Ref, s.Profile, "it keeps the version it began with")
 	b.do("PATCH", "/api/sessions/"+s.ID, `{"profile":"`+first.ID+`"}`).into(&s)
-	require.Equal(t, second.Ref, s.Profile, "and changes when a request says so")
+	require.Equal(t, second.Ref, s.Profile, "and changes on request")
 	b.do("PATCH", "/api/sessions/"+s.ID, `{"profile":"`+first.ID+`@1"}`).into(&s)
 	require.Equal(t, first.Ref, s.Profile)
 

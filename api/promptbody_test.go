@@ -323,5 +323,5 @@ func TestTheFirstPromptOfAForkComesWithFiles(t *testing.T) {
 	}
 	var page struct{ Items []struct{ ID string } }
 	b.do("GET", "/api/sessions/"+id+"/forks", "").into(&page)
-	require.Len(t, page.Items, 10, "what is refused creates nothing")
+	require.Len(t, page.Items, 10, "a refused request creates nothing")
 }

@@ -62,7 +62,7 @@ func TestQuestionsAreListedAndAnswered(t *testing.T) {
 	require.Equal(t, question.Answered, got.Status)
 	b.do("GET", path+"?status=open", "").into(&page)
 	require.Empty(t, page.Items)
-	require.Empty(t, b.temp.TakeCalls(), "the row is the word; the worker that has the turn is woken by the commit")
+	require.Empty(t, b.temp.TakeCalls(), "the row is authoritative; the commit wakes the worker of the turn")
 }
 
 func TestALateAnswerIsRefused(t *testing.T) {

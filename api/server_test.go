@@ -422,7 +422,7 @@ func TestRequestsUnderWayFinishWhenTheServerStops(t *testing.T) {
 		status <- resp.StatusCode
 	}()
 	stopped := make(chan error, 1)
-	eventually(t, "the request is under way", func() bool {
+	eventually(t, "the request is in progress", func() bool {
 		return strings.Contains(string(b.do("GET", "/healthz", "").body), "ok")
 	})
 	go func() { stopped <- b.stop() }()

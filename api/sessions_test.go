@@ -145,7 +145,7 @@ func TestEveryWrongFieldIsNamedInOneAnswer(t *testing.T) {
 		fields = append(fields, e.Field)
 	}
 	require.ElementsMatch(t, []string{"agent", "title", "prompt.content", "prompt.x", "z"}, fields)
-	require.Contains(t, p.Errors[0].Message, "demo, other", "the agents that there are are named")
+	require.Contains(t, p.Errors[0].Message, "demo, other", "the error names the available agents")
 }
 
 func TestAMillionFaultsAreNotAllReported(t *testing.T) {

@@ -90,7 +90,7 @@ func TestASlowClientLearnsThatItIs(t *testing.T) {
 				require.Equal(t, seq+1, m.Seq)
 				seq = m.Seq
 			}
-			require.Positive(t, seq, "what was written before it was late")
+			require.Positive(t, seq, "events written before the delay")
 		})
 	}
 }

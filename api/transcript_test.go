@@ -75,7 +75,7 @@ func TestATranscriptThatCannotBeReadToItsEndDoesNotLookWhole(t *testing.T) {
 	store := &pieces{size: 2 << 20}
 	store.content = func(yield func([]byte, error) bool) {
 		if yield([]byte(strings.Repeat("x", 1<<20)), nil) {
-			yield(nil, failure.Errorf(failure.Unavailable, "Postgres is away"))
+			yield(nil, failure.Errorf(failure.Unavailable, "Postgres is unavailable"))
 		}
 	}
 	b := setup(t, func(c *api.Config) { store.Store = c.Store.(*apitest.Store); c.Store = store })
@@ -86,7 +86,7 @@ func TestATranscriptThatCannotBeReadToItsEndDoesNotLookWhole(t *testing.T) {
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 
 	store.content = func(yield func([]byte, error) bool) {
-		yield(nil, failure.Errorf(failure.Unavailable, "Postgres is away"))
+		yield(nil, failure.Errorf(failure.Unavailable, "Postgres is unavailable"))
 	}
 	b.do("GET", "/api/sessions/"+id+"/transcript?path=/t", "").problem(http.StatusServiceUnavailable, "unavailable")
 	b.do("GET", "/api/sessions/"+id+"/transcript", "").problem(http.StatusServiceUnavailable, "unavailable")

@@ -39,7 +39,7 @@ const (
 const (
 	MarkerCaughtUp = "caught_up" // everything that was stored at the start has been yielded; CaughtUpData
 	MarkerGap      = "gap"       // events were deleted before they were read; GapData
-	MarkerEnd      = "end"       // the session is over
+	MarkerEnd      = "end"       // the session has ended
 )
 
 // Event is an event of a session, or a marker of its stream, which has Type and

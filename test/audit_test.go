@@ -336,7 +336,7 @@ func (r *rig) checkLedgers(t *testing.T, subjects []*subject) {
 		lines := s.outputs(t)
 		for _, id := range want[i] {
 			if n := count(lines, id); n != 1 {
-				t.Errorf("session %s: completed prompt %s stands %d times in the workspace's ledger; receipts %v", s.id, id, n, audits[i].receipts)
+				t.Errorf("session %s: completed prompt %s appears %d times in the workspace's ledger; receipts %v", s.id, id, n, audits[i].receipts)
 			}
 		}
 	}

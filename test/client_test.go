@@ -336,7 +336,7 @@ func (e *event) shorten() {
 func (f *follower) all(t *testing.T) []event {
 	t.Helper()
 	newest := f.newest(t)
-	eventually(t, time.Minute, "the stream has what the log has", func() error {
+	eventually(t, time.Minute, "the stream has the events of the log", func() error {
 		select {
 		case <-f.done:
 			return nil

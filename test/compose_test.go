@@ -233,7 +233,7 @@ func TestComposeFileFitsThePrograms(t *testing.T) {
 		}
 	})
 
-	t.Run("stages copy what is built", func(t *testing.T) {
+	t.Run("stages copy built files", func(t *testing.T) {
 		t.Parallel()
 		for name, i := range images {
 			for _, file := range i.copied {

@@ -38,7 +38,7 @@ func TestAFullDisk(t *testing.T) {
 	s.prompt(t, awake, "working", "slow 200ms: one two three four five six seven eight nine ten")
 
 	s.fillDisk(t)
-	eventually(t, settleWithin, "readiness says that nothing can be written", func() error {
+	eventually(t, settleWithin, "readiness reports that the disk is full", func() error {
 		if isReady("http://"+s.api+"/readyz") == nil {
 			return errors.New("ready")
 		}

@@ -45,9 +45,9 @@ func TestASessionOutlivesItsEnvironment(t *testing.T) {
 	woken := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id, nil)
 	require.Contains(t, []string{"partial", "fresh"}, woken["receipt"].(object)["kind"])
 	text := s.text(t, id)
-	require.Contains(t, text, "cannot access", "its files were given up")
+	require.Contains(t, text, "cannot access", "its files were discarded")
 	require.Contains(t, text, "as at creation", "the workspace is set up again")
-	require.Contains(t, text, "4 prompts", "what was said is known")
+	require.Contains(t, text, "4 prompts", "the conversation is remembered")
 	stream.all(t)
 }
 

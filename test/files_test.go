@@ -93,7 +93,7 @@ func TestWorkspaceFiles(t *testing.T) {
 		return nil
 	})
 	prompt := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id+"/prompts/first", nil)
-	require.Equal(t, "processing", prompt["status"], "the turn was over before its file was read")
+	require.Equal(t, "processing", prompt["status"], "the turn ended before its file was read")
 
 	require.Equal(t, "completed", s.waitPrompt(t, id, "first", 60*time.Second)["status"])
 	require.Equal(t, []string{"notes.txt", "shot.png", "src/main.go"}, s.paths(t, id), "a link is not a file")
@@ -173,7 +173,7 @@ func TestWorkspaceDiffOfARepository(t *testing.T) {
 	require.Equal(t, "completed", s.waitPrompt(t, id, "first", 60*time.Second)["status"])
 	stream.wait(t, within, "the stream has the turn", func(e event) bool { return e.Type == "turn_end" })
 	require.Equal(t, []string{"README", "new.txt"}, s.paths(t, id), "what was cloned is listed")
-	require.ElementsMatch(t, []string{"modified README", "created new.txt"}, changes(t, stream.all(t)), "what was cloned is not a change")
+	require.ElementsMatch(t, []string{"modified README", "created new.txt"}, changes(t, stream.all(t)), "cloned files are not changes")
 	diff := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id+"/diff", nil)
 	require.EqualValues(t, 2, diff["filesChanged"], "%v", diff)
 	require.EqualValues(t, 2, diff["additions"])

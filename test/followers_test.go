@@ -410,13 +410,13 @@ func (f *followers) answering(t *testing.T, word string) {
 // answered waits until the page has the whole turn.
 func (f *followers) answered(t *testing.T, fault string) {
 	t.Helper()
-	eventually(t, followersWithin, "the turn is over in the page, after the fault: "+fault, func() error {
+	eventually(t, followersWithin, "the page shows the end of the turn, after the fault: "+fault, func() error {
 		lines, err := f.page.all()
 		if err != nil {
 			return err
 		}
 		if len(lines) <= f.over {
-			return fmt.Errorf("%d turns are over", len(lines))
+			return fmt.Errorf("%d turns have ended", len(lines))
 		}
 		return nil
 	})

@@ -31,7 +31,7 @@ func TestATurnOutlivesAStallOfTemporal(t *testing.T) {
 	pid := s.child(t, "overwinter-temporal")
 	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
 	frozen := time.NewTimer(10 * time.Second)
-	stream.wait(t, within, "the words of a turn do not wait for Temporal", func(e event) bool {
+	stream.wait(t, within, "the text of a turn does not wait for Temporal", func(e event) bool {
 		return e.Type == "text_delta" && strings.Contains(string(e.Data), "w50")
 	})
 	<-frozen.C
@@ -46,7 +46,7 @@ func TestATurnOutlivesAStallOfTemporal(t *testing.T) {
 			starts++
 		}
 	}
-	require.Equal(t, 1, starts, "the first attempt carried the run to its end")
+	require.Equal(t, 1, starts, "the first attempt completed the run")
 	require.Equal(t, words, strings.Fields(said(t, stream.all(t), slow["runId"].(string))))
 }
 

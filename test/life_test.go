@@ -17,7 +17,7 @@ import (
 func TestSessionWorksSleepsAndWakes(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)
-	eventually(t, within, "readiness says which sandboxes there are", func() error {
+	eventually(t, within, "readiness names the isolation level", func() error {
 		_, got, err := s.call("GET", "/readyz", nil)
 		if err != nil {
 			return err
@@ -164,7 +164,7 @@ func TestCommandsOfASession(t *testing.T) {
 		require.Contains(t, s.text(t, id), "1\n2\n3\n4\n5")
 	})
 
-	t.Run("stop ends a turn and what waits for it", func(t *testing.T) {
+	t.Run("stop ends a turn and the waiting prompts", func(t *testing.T) {
 		t.Parallel()
 		id := s.create(t, object{"prompt": object{"id": "long", "content": "sleep 10m"}})
 		s.prompt(t, id, "next", "never")

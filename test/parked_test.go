@@ -63,7 +63,7 @@ func TestQuestionsOutliveTheirSandboxes(t *testing.T) {
 	s.asleep(t, id)
 	s.answer(t, id, s.asked(t, id), object{"answer": "once"})
 	require.Equal(t, "completed", s.waitPrompt(t, id, "delegates", 90*time.Second)["status"])
-	require.Contains(t, s.text(t, id), "subagents that were at work have been stopped")
+	require.Contains(t, s.text(t, id), "running calls and subagents were stopped")
 
 	s.must(t, http.StatusOK, "PATCH", "/api/sessions/"+id, object{"options": object{"permissions": "ask", "questionTimeout": "12s"}})
 	s.prompt(t, id, "expires", "$ echo never")

@@ -257,7 +257,7 @@ func (s *supervised) again() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
-		return errors.New("the test is over")
+		return errors.New("the test has ended")
 	}
 	cmd := s.start()
 	cmd.SysProcAttr = dieWithParent()

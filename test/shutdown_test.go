@@ -46,7 +46,7 @@ func TestAStopPutsSessionsToSleep(t *testing.T) {
 	require.Empty(t, s.sandboxTree())
 	s.start(t)
 
-	require.Equal(t, "completed", s.waitPrompt(t, brief, "p", time.Second)["status"], "there was time for it")
+	require.Equal(t, "completed", s.waitPrompt(t, brief, "p", time.Second)["status"], "there was time to save")
 	for _, id := range []string{idle, brief} {
 		shown := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id, nil)
 		require.Equal(t, "hibernated", shown["status"], "%v", shown)
@@ -57,7 +57,7 @@ func TestAStopPutsSessionsToSleep(t *testing.T) {
 	require.Equal(t, "cancelled", p["status"], "%v", p)
 	require.Equal(t, "shutdown", p["reason"])
 	s.explained(t, cut, "prompt", "p", "shutdown")
-	require.Contains(t, s.text(t, cut), "begun word", "what was said before it was interrupted")
+	require.Contains(t, s.text(t, cut), "begun word", "the text before the interruption")
 	require.Equal(t, "completed", s.waitPrompt(t, cut, "next", time.Minute)["status"], "a prompt that waited runs after the stop")
 	require.Contains(t, s.text(t, cut), "write kept.txt", "with the memory from before")
 	require.Equal(t, "completed", s.waitPrompt(t, again, "p", within)["status"], "its policy is to run again")

@@ -150,7 +150,7 @@ func (v *travel) check(t *testing.T) {
 		v.has(t, name, v.id, 1)
 		require.Equal(t, "reverted", v.waitPrompt(t, v.id, "p2", time.Second)["reason"], name)
 		fork := v.insist(t, "POST", "/api/sessions/"+v.id+"/fork", object{"promptId": "p2"})["id"].(string)
-		v.has(t, name+", fork of what was undone", fork, 2)
+		v.has(t, name+", fork of the undone turns", fork, 2)
 	case "import":
 		v.has(t, name, v.fork, 2)
 		v.has(t, name+", original", v.id, 2)

@@ -268,7 +268,7 @@ func (b *trouble) isKilled(t *testing.T) {
 	b.over(t, "long", "failed", "agent_crashed")
 	text := b.last(t, "assistant_text")
 	require.Equal(t, "aborted", text["status"])
-	require.Contains(t, text["content"], "word0", "what was said is not removed")
+	require.Contains(t, text["content"], "word0", "streamed text is not removed")
 }
 
 func (b *trouble) givesUp(t *testing.T) {
@@ -375,7 +375,7 @@ func (b *trouble) over(t *testing.T, prompt, status, reason string) {
 	require.Equal(t, status, got["status"], "%v", got)
 	require.Equal(t, reason, got["reason"])
 	require.Empty(t, b.open(t))
-	eventually(t, within, "what the tool has started is gone", func() error {
+	eventually(t, within, "the tool's processes have ended", func() error {
 		for pid, line := range b.processes() {
 			if strings.HasPrefix(line, "tail ") && strings.Contains(line, b.a.mark) {
 				return fmt.Errorf("%d %s", pid, line)
@@ -388,7 +388,7 @@ func (b *trouble) over(t *testing.T, prompt, status, reason string) {
 // works waits until a tool has created a file, so that it is running.
 func (b *trouble) works(t *testing.T, file string) {
 	t.Helper()
-	b.stream.wait(t, within, "the tool is at work", func(e event) bool {
+	b.stream.wait(t, within, "the tool is running", func(e event) bool {
 		return e.Type == "file" && strings.Contains(string(e.Data), file)
 	})
 }

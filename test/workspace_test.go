@@ -75,7 +75,7 @@ func TestWorkspaceAtCreation(t *testing.T) { //nolint:tparallel // one after the
 		id := s.create(t, object{"sandbox": "eager", "workspace": object{"repoUrl": base + "/repo.git"}})
 		failed := s.waitStatus(t, id, "error", 60*time.Second)
 		require.Contains(t, failed["statusReason"], "clone the repository")
-		require.Contains(t, failed["statusReason"], "git:"+host, "it says which secret is missing")
+		require.Contains(t, failed["statusReason"], "git:"+host, "the reason names the missing secret")
 		require.Positive(t, refused.Load())
 
 		s.must(t, http.StatusCreated, "PUT", "/api/secrets/git:"+host, object{"value": "robot:" + plantedPassword})

@@ -35,7 +35,7 @@ type sleeper struct {
 	refuses  bool
 }
 
-var errDown = errors.New("the server is away")
+var errDown = errors.New("the server is unavailable")
 
 func (s *sleepers) failing() bool {
 	if s.fails == 0 {

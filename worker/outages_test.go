@@ -74,7 +74,7 @@ func TestOutagesAreRecordedWhenTheyAreOver(t *testing.T) {
 		require.Len(t, store.outages, 2)
 		require.Equal(t, partTemporal, store.outages[1].part)
 		during(&refused, time.Second)
-		require.Len(t, store.outages, 2, "what is too short is not recorded")
+		require.Len(t, store.outages, 2, "short outages are not recorded")
 		during(&frozen, 50*time.Second)
 		during(&database, 0)
 		during(&database, 0)

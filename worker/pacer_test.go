@@ -26,7 +26,7 @@ func TestTheRelaySignalsLessAndLessForTheSameRow(t *testing.T) {
 	other := backlog.Unclaimed{SessionID: "ses_a", PromptID: "q", Ordinal: 2}
 	now := start.Add(3 * time.Minute)
 	require.Equal(t, []backlog.Unclaimed{other}, p.due([]backlog.Unclaimed{work, other}, now))
-	require.Equal(t, []backlog.Unclaimed{other}, p.due([]backlog.Unclaimed{other}, now), "what was not tried is not charged")
+	require.Equal(t, []backlog.Unclaimed{other}, p.due([]backlog.Unclaimed{other}, now), "signals that were not attempted are not charged")
 	p.due(nil, now.Add(3*longestPause))
-	require.Empty(t, p.pauses, "what was not signalled for lately is forgotten")
+	require.Empty(t, p.pauses, "rows without recent signals are forgotten")
 }

@@ -54,7 +54,7 @@ func (i *installation) session(t *testing.T, c client.Client, queue string) stri
 	require.NoError(t, err)
 	o := sessionclient.New(c, "default", sessionclient.At(queue))
 	require.Eventually(t, func() bool { return o.SignalPrompt(t.Context(), s.ID, "", 0) == nil }, waitLimit, 20*time.Millisecond)
-	t.Cleanup(func() { c.TerminateWorkflow(t.Context(), s.ID, "", "the test is over") }) //nolint:errcheck // it may have ended
+	t.Cleanup(func() { c.TerminateWorkflow(t.Context(), s.ID, "", "the test has ended") }) //nolint:errcheck // it may have ended
 	return s.ID
 }
 

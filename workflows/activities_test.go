@@ -224,7 +224,7 @@ func (f *fakes) provision(ctx context.Context, activity string, in activities.Sa
 	begin := func(w *world) (err error) {
 		if before := w.sandbox(in.Generation - 1); !in.Fresh && activity == "RestoreSandbox" && before != nil && before.alive && before.ready {
 			row, adopted = before, true
-			w.say("take up the sandbox of generation %d again", row.generation)
+			w.say("resume the sandbox of generation %d", row.generation)
 			return nil
 		}
 		if err = w.startable(activity, in.Generation); err != nil {
@@ -340,7 +340,7 @@ func (f *fakes) DropSandbox(ctx context.Context, in activities.SaveRequest) (act
 		if saved, ok := w.savedBefore(in); ok {
 			return saved, nil
 		}
-		w.say("what was said in generation %d is stored", in.Generation)
+		w.say("the transcript of generation %d is stored", in.Generation)
 		return w.commit(in, false), nil
 	})
 }

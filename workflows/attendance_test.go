@@ -124,7 +124,7 @@ func (w *world) freeze() {
 				w.endTurnAt(o, o.run.endsAt)
 				return
 			}
-			w.say("another worker finds that the turn is over")
+			w.say("another worker finds that the turn has ended")
 			w.finish(o, activities.TurnResult{Outcome: session.OutcomeCompleted, Reread: true}, nil)
 		}))
 	}

@@ -262,7 +262,7 @@ func TestTenThousandCommandsInOneTurn(t *testing.T) {
 	w := c.stage.world
 	require.Empty(t, w.violations)
 	require.Equal(t, session.Terminated, w.state, "%.2000s", transcript)
-	require.LessOrEqual(t, w.signals, 10, "a turn is not signalled for what it does not mind")
+	require.LessOrEqual(t, w.signals, 10, "a turn ignores irrelevant commands")
 	require.Equal(t, session.PromptCancelled, w.prompt("p1").status)
 }
 

@@ -83,7 +83,7 @@ func (w *world) continueRun(in activities.ContinueRequest) (activities.Continuat
 	}
 	what := "the answer"
 	if !run.answered {
-		what, run.answered = "a rejection, as its time is over", true
+		what, run.answered = "a rejection, because it has expired", true
 	}
 	run.parked, run.generation, run.part, run.dispatch = false, in.Generation, run.part+1, run.dispatch+1
 	w.prompt(run.promptID).deliveries = 0 // it is the answer that is delivered, once

@@ -204,7 +204,7 @@ func (s *stage) continued(next *workflow.ContinueAsNewError) (input contract.Wor
 	}
 	for _, pending := range s.activities {
 		if pending() {
-			s.world.violate("continues as new with an activity under way")
+			s.world.violate("continues as new with an activity in progress")
 		}
 	}
 	s.world.say("continues as new: run %d, wants %+v, %d seen", input.Carry.Runs, input.Carry.Wants, len(input.Carry.Seen))

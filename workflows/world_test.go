@@ -327,7 +327,7 @@ func (w *world) boot(row *sandboxRow) {
 	row.since, row.deadline = w.clock.now(), w.clock.now().Add(w.lifetime)
 	w.alarm(w.lifetime, func() {
 		if row.alive {
-			w.say("the provider ends the sandbox of generation %d: its lifetime is over", row.generation)
+			w.say("the provider ends the sandbox of generation %d: its lifetime has ended", row.generation)
 			w.kill(row)
 		}
 	})

@@ -17,7 +17,7 @@ func (m *Store) Archive(bundleID string, state bundle.ArchiveState, content []by
 	defer m.mu.Unlock()
 	a := bundle.Archive{ID: "arc_" + bundleID, BundleID: bundleID, State: state, Bytes: int64(len(content)), ExpiresAt: time.Now().Add(bundle.ArchiveLife)}
 	if state == bundle.ArchiveFailed {
-		a.Reason = "the snapshot is gone"
+		a.Reason = "the snapshot was deleted"
 	}
 	m.archives[bundleID], m.contents[a.ID] = a, content
 }

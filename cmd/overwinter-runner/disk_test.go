@@ -46,5 +46,5 @@ func TestAFullDiskEndsTheAgentAndTheLink(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return !b.ping().Agent }, deadline, poll)
 	again := b.attach(runner.Hello{Run: "run_1", From: int64(len(w.frames))})
-	require.GreaterOrEqual(t, again.Welcome().LastFrame, int64(len(w.frames))-1, "what was written can be read")
+	require.GreaterOrEqual(t, again.Welcome().LastFrame, int64(len(w.frames))-1, "the written frames can be read")
 }

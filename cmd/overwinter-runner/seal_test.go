@@ -44,7 +44,7 @@ func TestSealStopsEverythingAndDescribesWhatIsThere(t *testing.T) {
 		s.add(t, seg)
 	}
 	text := "hello\nfinal line\n"
-	require.Equal(t, text, string(s[path].Data), "what the agent wrote while it was stopped is handed over")
+	require.Equal(t, text, string(s[path].Data), "text that the agent wrote while it was stopped is handed over")
 	want := runner.Seal{
 		Manifest:  manifest.Manifest{AgentFiles: []manifest.File{{Path: path, Size: int64(len(text)), SHA256: hashOf(text)}}, Runner: build(t)},
 		Run:       "run_1",
@@ -129,7 +129,7 @@ func TestAStartThatHadToWaitForASealIsRefused(t *testing.T) {
 	w = b.attach(runner.Hello{Run: "run_2"})
 	require.NoError(t, w.Start(runner.Start{Launch: b.shell(echo), Input: []byte("x\n")}))
 	require.NoError(t, w.Flush(1))
-	require.Equal(t, &runner.Flushed{ID: 1}, w.next(), "the start has been heard and waits")
+	require.Equal(t, &runner.Flushed{ID: 1}, w.next(), "the start was received and waits")
 	require.NoError(t, os.WriteFile(filepath.Join(b.paths.Workspace, "end"), nil, 0o644))
 	require.Nil(t, w.next())
 	refusal, ok := errors.AsType[*runner.Error](w.end)

@@ -53,7 +53,7 @@ func TestGaugesShowWhatIsStored(t *testing.T) {
 	require.Equal(t, map[string]float64{
 		"overwinter_database_up": 0, "overwinter_database_connections used": 3, "overwinter_database_connections idle": 2,
 		"overwinter_database_connections max": 16, "overwinter_database_connection_wait_seconds_total": 1.5,
-	}, values(t, registry), "nothing is known while Postgres is away")
+	}, values(t, registry), "there are no values while Postgres is unavailable")
 	store.err = nil
 	store.images = image.Counts{Unneeded: 1, Failing: 2, Exits: 3, Hidden: 4}
 	store.sessions = []backlog.Count{{Status: session.Hibernated, Agent: "demo", Sessions: 1000000}, {Status: session.Error, Agent: "codex", Sessions: 1}}

@@ -34,7 +34,7 @@ func TestHangupEndsGracefully(t *testing.T) {
 	case <-time.After(eventuallyTimeout):
 		t.Fatal("the hangup was not noticed")
 	}
-	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP), "once more, by the kernel after the shell")
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP), "again, by the kernel after the shell")
 }
 
 // TestHangupIsIgnoredUnderNohup checks that a program started with nohup keeps running.

@@ -290,7 +290,7 @@ func TestFollowInATerminal(t *testing.T) {
 	p.keys("once\n")
 	p.await("the answer came too late")
 	store.Status(id, session.Terminated)
-	p.await("the session is over")
+	p.await("the session has ended")
 	p.ends(exitDone)
 }
 

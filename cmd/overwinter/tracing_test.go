@@ -86,7 +86,7 @@ func TestARequestIsTraced(t *testing.T) {
 	require.Len(t, spans, 2)
 	require.NotContains(t, spans[1].String(), "owst_", "spans have no query")
 	require.Equal(t, "POST /api/sessions/:id/prompts", spans[0].GetName())
-	require.Regexp(t, `^00-4bf92f3577b34da6a3ce929d0e0e4736-[0-9a-f]{16}-01$`, stored.TraceParent, "what the turn continues")
+	require.Regexp(t, `^00-4bf92f3577b34da6a3ce929d0e0e4736-[0-9a-f]{16}-01$`, stored.TraceParent, "the trace that the turn continues")
 	require.NotContains(t, stored.TraceParent, "00f067aa0ba902b7", "it is the span of the request")
 	require.NotContains(t, spans[0].String(), "the text of a prompt")
 }

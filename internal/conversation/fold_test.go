@@ -121,7 +121,7 @@ func TestALateReaderSeesWhatIsCompletedAfterwards(t *testing.T) {
 	require.Equal(t, main(done), fold(t,
 		delta("main", "a", "be"), change("main", "a", conversation.Updates{Status: conversation.Running}), removed("main", "z"),
 		delta("sub", "x", "lost"), change("sub", "x", conversation.Updates{Name: "lost"}), removed("sub", "x"),
-		complete("main", done)), "and no thread for what it has missed")
+		complete("main", done)), "and no thread for missed events")
 }
 
 func TestThreadsComeMainFirstThenAsTheyAppear(t *testing.T) {

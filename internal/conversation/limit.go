@@ -75,7 +75,7 @@ func (s Spent) None() bool { return s.Bytes <= 0 || s.Events <= 0 }
 func TurnTruncated() Problem {
 	return Problem{
 		Code:    CodeTurnTruncated,
-		Message: fmt.Sprintf("The turn has made more than %d bytes of events, or more than %d events. What follows is not recorded.", MaxTurnBytes, MaxTurnEvents),
+		Message: fmt.Sprintf("The turn has made more than %d bytes of events, or more than %d events. Later events are not recorded.", MaxTurnBytes, MaxTurnEvents),
 	}
 }
 

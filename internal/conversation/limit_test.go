@@ -184,7 +184,7 @@ func TestEveryBlockGetsItsEnd(t *testing.T) {
 	for i := range many {
 		closing += fold(complete("main", text(strconv.Itoa(i), strings.Repeat("x", 10<<10), conversation.Complete)))
 	}
-	require.Less(t, closing, 256<<10, "a turn that is full takes in the status alone")
+	require.Less(t, closing, 256<<10, "a full turn accepts only the status")
 	blocks := f.Conversation().Threads[0].Blocks
 	require.Len(t, blocks, many)
 	for i, b := range blocks {

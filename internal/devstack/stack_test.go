@@ -36,7 +36,7 @@ func TestStartsKeepsItsStateAndStopsGracefully(t *testing.T) {
 	require.Empty(t, b.processes())
 
 	notes := b.notes()
-	require.ElementsMatch(t, []string{"start serve", "start local-modal"}, notes[:2], "what others need comes first")
+	require.ElementsMatch(t, []string{"start serve", "start local-modal"}, notes[:2], "dependencies come first")
 	require.ElementsMatch(t, []string{"start worker", "start api"}, notes[2:4])
 	require.Equal(t, []string{"stop worker", "stop api", "stop local-modal", "stop serve"}, notes[4:])
 

@@ -19,5 +19,5 @@ func TestSyncTakesFilesAndDirectories(t *testing.T) {
 	require.NoError(t, durable.Sync(file))
 	require.NoError(t, durable.Sync(dir))
 	require.ErrorIs(t, durable.Sync(filepath.Join(dir, "none")), fs.ErrNotExist)
-	require.ErrorContains(t, durable.Sync("/proc/self/status"), "sync /proc/self/status: ", "what cannot be synced is not reported as synced")
+	require.ErrorContains(t, durable.Sync("/proc/self/status"), "sync /proc/self/status: ", "a failed sync is reported")
 }

@@ -34,7 +34,7 @@ func TestCursorsIncrease(t *testing.T) {
 		require.LessOrEqual(t, next, sent+int64(time.Hour/cursorInterval))
 	}
 	for _, given := range []string{"x", "-5", "99999999999999999999999"} {
-		require.EqualValues(t, 1000, nextCursor(given, now), "what is not a cursor counts as none")
+		require.EqualValues(t, 1000, nextCursor(given, now), "an invalid cursor is ignored")
 	}
 }
 

@@ -124,7 +124,7 @@ func TestCommitsGrowWhileTheServerIsBusy(t *testing.T) {
 				for range words {
 					began := time.Now()
 					require.NoError(t, a.Append(t.Context(), add("ses_"+strconv.Itoa(i))))
-					require.LessOrEqual(t, time.Since(began), 2*commit+pause, "a commit under way, a pause, and its own")
+					require.LessOrEqual(t, time.Since(began), 2*commit+pause, "a commit in progress, a pause, and its own commit")
 					<-next.C
 				}
 			})

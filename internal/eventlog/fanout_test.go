@@ -333,7 +333,7 @@ func TestWhatIsPrunedIsNotServedFromMemory(t *testing.T) {
 		_, err := f.Follow(ctx, id, after)
 		require.ErrorAs(t, err, new(*eventlog.PositionGoneError), "at once")
 	}
-	require.Eventually(t, func() bool { return f.Memory() < before }, waitLimit, time.Millisecond, "it is gone from memory")
+	require.Eventually(t, func() bool { return f.Memory() < before }, waitLimit, time.Millisecond, "it was removed from memory")
 	left, err := f.Follow(ctx, id, 10)
 	require.NoError(t, err)
 	defer left.Close()

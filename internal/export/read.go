@@ -67,7 +67,7 @@ func Read(r io.Reader) (File, error) {
 		return f, errors.New("the file is empty")
 	}
 	if f.End != nil && f.End.Records != n-1 {
-		return f, fmt.Errorf("the file has %d records before its end, and says that there are %d", n-1, f.End.Records)
+		return f, fmt.Errorf("the file has %d records, but its end record states %d", n-1, f.End.Records)
 	}
 	return f, nil
 }

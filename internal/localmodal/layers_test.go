@@ -118,7 +118,7 @@ func TestLayersAreCollectedWhileSnapshotsAreMade(t *testing.T) {
 		before := entries(t, dir, "layers")
 		require.NoError(t, b.client.Images.Delete(b.ctx, im.ImageID, nil))
 		after := entries(t, dir, "layers")
-		require.True(t, slices.ContainsFunc(before, func(name string) bool { return !slices.Contains(after, name) }), "its layer is gone at once")
+		require.True(t, slices.ContainsFunc(before, func(name string) bool { return !slices.Contains(after, name) }), "its layer is deleted at once")
 	}
 	close(stop)
 	require.NoError(t, <-done)

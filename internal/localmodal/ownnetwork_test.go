@@ -40,7 +40,7 @@ func ownNetwork(t *testing.T) (b *bundle, allowed, other netip.AddrPort) {
 	require.NoError(t, err)
 	s, err := localmodal.New(o)
 	if o.Isolation == box.Chroot || o.Isolation == box.Directory {
-		require.ErrorContains(t, err, "own network", "a level without one says so")
+		require.ErrorContains(t, err, "own network", "a level without its own network reports that")
 		return nil, allowed, other
 	}
 	require.NoError(t, err)

@@ -44,7 +44,7 @@ func TestSnapshotIsExact(t *testing.T) {
 	require.Equal(t, tree, b.sh(third, describeTree))
 
 	b.sh(third, "rm /work/link && echo mine > /work/mine")
-	require.Equal(t, tree, b.sh(second, describeTree), "the original is touched by what the copy does")
+	require.Equal(t, tree, b.sh(second, describeTree), "the copy changes the original")
 	require.Contains(t, b.sh(b.createFrom(first, nil), describeTree), "./gone/f")
 }
 

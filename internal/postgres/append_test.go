@@ -33,7 +33,7 @@ func TestFramesAreWrittenOnce(t *testing.T) {
 	require.NoError(t, b.appendOne(t, frames(0, 2)))
 	require.NoError(t, b.appendOne(t, frames(0, 2)))
 	require.NoError(t, b.appendOne(t, frames(1, 4)))
-	require.NoError(t, b.appendOne(t, frames(0, 1)), "what is late changes nothing")
+	require.NoError(t, b.appendOne(t, frames(0, 1)), "a late append changes nothing")
 	require.Len(t, b.types(t, before), 10)
 	r, err := b.RunGet(b.ctx, run)
 	require.NoError(t, err)

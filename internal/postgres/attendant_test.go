@@ -90,7 +90,7 @@ func TestAnAttendantClaimsPromptsInOrder(t *testing.T) {
 	requireCode(t, failure.IllegalState, err)
 
 	require.True(t, b.end(t, id, "next", "a2").Attended)
-	require.Equal(t, run.Claimed{}, b.claimFor(t, "a1"), "that was the one before")
+	require.Equal(t, run.Claimed{}, b.claimFor(t, "a1"), "that was the previous one")
 	require.Equal(t, third, b.claimFor(t, "a2").Start.Prompt.ID)
 }
 
@@ -145,7 +145,7 @@ func TestAnAttendantThatIsOutOfDateClaimsNothing(t *testing.T) {
 			require.NotNil(t, look)
 			look, err = b.AttendantLeave(b.ctx, b.id, "a1", "w1")
 			require.NoError(t, err)
-			require.Nil(t, look, "there is nothing to leave any more")
+			require.Nil(t, look, "the attendant has left already")
 		},
 		"the workflow has claimed": func(t *testing.T, b *harness) { b.begin(t, b.submit(t, "second")) },
 		"the workflow has run a prompt": func(t *testing.T, b *harness) {
@@ -345,7 +345,7 @@ func TestAPromptForAnAttendantIsSignalledLater(t *testing.T) {
 	claimed := b.claimFor(t, "a1")
 	require.Empty(t, unclaimed(first, second), "the second waits for the turn of the first")
 	third := submit()
-	require.False(t, third.Attended || third.Notify, "what is submitted during a turn is read at its end")
+	require.False(t, third.Attended || third.Notify, "prompts submitted during a turn are read at its end")
 	require.True(t, b.end(t, claimed.Start.Run.ID, claimed.Start.Run.Token, "a1").Attended)
 	require.Len(t, unclaimed(first, second), 1)
 

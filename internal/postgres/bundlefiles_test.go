@@ -232,7 +232,7 @@ func TestARevertWithFilesHasThoseOfItsBundle(t *testing.T) {
 		require.Equal(t, "3 3 one", query[string](b.ctx, t, b.url, fmt.Sprintf("SELECT files || ' ' || saved_bytes || ' ' || diff_key FROM workspaces WHERE session_id = '%s'", b.id)))
 	}
 	revert(b, one.ID, 2)
-	require.Equal(t, []string{"a 22", "c 1", "d 2"}, b.contents(t, two.ID), "what was undone can be read")
+	require.Equal(t, []string{"a 22", "c 1", "d 2"}, b.contents(t, two.ID), "the undone conversation can be read")
 
 	// The same for the bundle that a fork began with, whose files are stored with the parent.
 	base := fork.head(t)

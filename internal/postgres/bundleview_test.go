@@ -93,7 +93,7 @@ func TestABundleSaysWhichPromptItEndsWith(t *testing.T) {
 	require.Equal(t, session.OutcomeCompleted, one.Outcome)
 	require.Equal(t, second, two.PromptID)
 	require.Equal(t, session.OutcomeFailed, two.Outcome)
-	require.Equal(t, second, three.PromptID, "the agent has not had what waits")
+	require.Equal(t, second, three.PromptID, "the agent has not received the waiting prompts")
 	require.Less(t, one.LastSeq, two.LastSeq)
 
 	s, err := b.SessionGet(b.ctx, b.id)

@@ -101,7 +101,7 @@ func TestACheckpointFollowsThePolicyOfTheInstallation(t *testing.T) {
 	b.commit(t, "im-1")
 	commands, _ = b.ended(t, session.OutcomeCompleted)
 	require.Empty(t, commands, "the last one is young")
-	require.Len(t, b.deadlines(t), 1, "what is not saved is not announced")
+	require.Len(t, b.deadlines(t), 1, "a failed save is not announced")
 	b.sql(t, "UPDATE bundles SET created_at = now() - interval '61 minutes'")
 	commands, _ = b.ended(t, session.OutcomeCompleted)
 	require.Len(t, commands, 1)

@@ -114,7 +114,7 @@ func TestASupersededCommandIsNotCarriedOut(t *testing.T) {
 	step.Command = hibernate.Command.ID
 	requireCode(t, failure.IllegalState, b.TransitionRecord(b.ctx, step))
 	require.Empty(t, b.look(t).Commands)
-	require.Nil(t, b.command(t, session.CommandWake).Command, "there is nothing to do any more")
+	require.Nil(t, b.command(t, session.CommandWake).Command, "no command is pending")
 }
 
 func TestStopEndsEveryOtherCommand(t *testing.T) {
@@ -195,7 +195,7 @@ func TestAnAbortNeverHitsTheNextPrompt(t *testing.T) {
 	run2 := b.begin(t, b.submit(t, "2"))
 	require.Empty(t, b.look(t).Commands)
 	late := b.command(t, session.CommandAbort, func(c *session.Command) { c.RunID = run1 })
-	require.Nil(t, late.Command, "that run is over")
+	require.Nil(t, late.Command, "that run has ended")
 	_, err = b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandAbort, RunID: session.NewID(session.RunPrefix)})
 	requireCode(t, failure.NoRun, err)
 	before = b.position(t)

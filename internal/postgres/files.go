@@ -400,7 +400,7 @@ func (db *DB) FileGet(ctx context.Context, sessionID, name string) (workspacefil
 		return workspacefile.Content{}, fault(doing, err)
 	}
 	if row.DeletedAt != nil {
-		return workspacefile.Content{}, failure.Errorf(failure.NoFile, "the file is gone since %s", resource.Time(*row.DeletedAt))
+		return workspacefile.Content{}, failure.Errorf(failure.NoFile, "the file was deleted at %s", resource.Time(*row.DeletedAt))
 	}
 	f, err := db.fileContent(fileInfo(dbsqlc.FilesListRow{
 		Path: row.Path, Size: row.Size, Sha256: row.Sha256, Mode: row.Mode, ModifiedAt: row.ModifiedAt, Unsaved: row.Unsaved,

@@ -82,7 +82,7 @@ func TestFilesAreStoredAndReportedOnce(t *testing.T) {
 	require.NoError(t, b.FilesAppend(b.ctx, batch), "as after a lost answer")
 	require.Equal(t, position, b.position(t))
 	want := []string{"created a 3", "created dir/large 5242880", "created empty 0"}
-	require.Equal(t, want, b.fileEvents(t), "what was there first is not an event")
+	require.Equal(t, want, b.fileEvents(t), "initial files are not events")
 	require.Equal(t, []string{"a", "dir/large", "empty", "initial"}, b.paths(t, ""))
 	require.Equal(t, []string{"dir/large"}, b.paths(t, "dir/"))
 
@@ -109,7 +109,7 @@ func TestFilesAreStoredAndReportedOnce(t *testing.T) {
 	require.Equal(t, append(want, "created new 1", "modified a 4", "deleted initial 0", "deleted new 0", "created new 2"), b.fileEvents(t))
 	_, err = b.FileGet(b.ctx, b.id, "initial")
 	require.Equal(t, failure.NoFile, failure.CodeOf(err))
-	require.ErrorContains(t, err, "gone since")
+	require.ErrorContains(t, err, "was deleted at")
 	f, err = b.FileGet(b.ctx, b.id, "new")
 	require.NoError(t, err)
 	require.Equal(t, "22", string(f.Data))
@@ -145,7 +145,7 @@ func TestEventsOfFilesAreBoundedByTheirBudget(t *testing.T) {
 	spent := 1000 - batch.Budget.Bytes
 	require.NotZero(t, spent)
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
-	require.EqualValues(t, 1, batch.Budget.Events, "what is stored already costs nothing")
+	require.EqualValues(t, 1, batch.Budget.Events, "stored files cost nothing")
 
 	batch.Changes, batch.BoundedSeq = []workspacefile.Change{written(2, "b", "1"), written(3, "c", "1"), written(4, "d", "1")}, 5
 	fenced := batch
@@ -194,7 +194,7 @@ func TestFilesOfAnOlderAttemptAreNotStored(t *testing.T) {
 	_, err := b.RunEnd(b.ctx, run.Ending{RunID: batch.RunID, Token: "t1", Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
 	batch.Changes = []workspacefile.Change{written(2, "a", "2")}
-	refused("the run is over", batch)
+	refused("the run has ended", batch)
 	batch.RunID, batch.Token = "", ""
 	require.NoError(t, b.FilesAppend(b.ctx, batch), "as a seal does")
 	b.reserve(t, batch.Generation+1)
@@ -230,7 +230,7 @@ func TestASandboxCannotFillTheDatabase(t *testing.T) {
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
 	f, err = b.FileGet(b.ctx, b.id, "f64")
 	require.NoError(t, err)
-	require.True(t, f.Saved(), "what is deleted makes room")
+	require.True(t, f.Saved(), "deleted files make room")
 
 	batch.Changes = nil
 	for n := range int64(1500) {
@@ -242,9 +242,9 @@ func TestASandboxCannotFillTheDatabase(t *testing.T) {
 	}
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
 	_, err = b.FileGet(b.ctx, b.id, "t0000")
-	require.ErrorContains(t, err, "gone since")
+	require.ErrorContains(t, err, "was deleted at")
 	_, err = b.FileGet(b.ctx, b.id, "t1499")
-	require.NotContains(t, err.Error(), "gone since", "not all that is gone is remembered")
+	require.NotContains(t, err.Error(), "was deleted at", "only some deleted files are remembered")
 }
 
 func TestAFullWorkspaceIsAnErrorEvent(t *testing.T) {

@@ -35,7 +35,7 @@ func TestAnEarlierReleaseTakesNoRunOfAFork(t *testing.T) {
 	require.ErrorAs(t, attach(f), &refused)
 	require.Equal(t, "57P03", refused.Code, "which every release tries again")
 	_, err = earlier.Exec(b.ctx, "UPDATE runs SET token = '', ended_at = now(), outcome = 'failed' WHERE session_id = $1", f.id)
-	require.NoError(t, err, "what it does with runs that it does not take is no matter")
+	require.NoError(t, err, "its handling of runs that it does not take is irrelevant")
 	_, err = earlier.Exec(b.ctx, "INSERT INTO sandboxes SELECT (jsonb_populate_record(s, '{\"generation\": 2}')).* FROM sandboxes s WHERE s.session_id = $1", f.id)
 	require.NoError(t, err)
 	other := b.fork(t, fork.Fork{BundleID: saved, Agent: "codex"})

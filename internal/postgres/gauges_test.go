@@ -72,7 +72,7 @@ func TestWhatIsUnfinishedIsCounted(t *testing.T) {
 	b.submit(t, "2")
 	got, err = b.Unfinished(b.ctx)
 	require.NoError(t, err)
-	require.Equal(t, backlog.Unfinished{Queued: 1, Processing: 1}, got, "a prompt rightly waits for the one before it")
+	require.Equal(t, backlog.Unfinished{Queued: 1, Processing: 1}, got, "a prompt waits for the previous one")
 
 	ended, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)

@@ -201,7 +201,7 @@ func TestAReaderKnowsTheQueueAfterAHold(t *testing.T) {
 	require.Equal(t, want, got)
 	b.end(t, run, "", "")
 	events := b.events(t)
-	require.True(t, queueOf(t, events[len(events)-1]).Held, "every event of the queue says so")
+	require.True(t, queueOf(t, events[len(events)-1]).Held, "every event of the queue has it")
 }
 
 // TestClaimsThatRaceWithAHold checks that no claim is granted after the response to the hold.

@@ -36,7 +36,7 @@ func TestAnIntentThatStaysIsCountedAsHiddenImage(t *testing.T) {
 	require.NoError(t, b.SnapshotMade(b.ctx, made, "im-1"))
 	require.NoError(t, b.ImageIntentEnd(b.ctx, failed.ID))
 	require.EqualValues(t, 1, b.counts(t, 0).Hidden)
-	require.Zero(t, b.counts(t, time.Hour).Hidden, "a young one is under way")
+	require.Zero(t, b.counts(t, time.Hour).Hidden, "a recent one is in progress")
 	forgotten, err := b.ImageIntentsForget(b.ctx, 0)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, forgotten)
@@ -56,7 +56,7 @@ func TestTheImageOfAnEndedSandboxIsUnneededUnlessABundleHasIt(t *testing.T) {
 	require.Empty(t, due(), "it runs")
 	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 1, "lost"))
 	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 1, "again"))
-	require.Empty(t, due(), "nothing was saved of it: the session may still want it")
+	require.Empty(t, due(), "it was not saved: the session may still need it")
 	b.reserve(t, 2)
 	require.Empty(t, due(), "nor was anything since")
 	b.commit(t, "im-later")
@@ -117,7 +117,7 @@ func TestOnlyListedImagesThatNothingKnowsOfAreStray(t *testing.T) {
 	}
 	stray(2)
 	stray(0)
-	require.ElementsMatch(t, []string{"im-stray", "im-foreign"}, b.condemned(t), "the sandbox of im-exit is not ended: its session may want it")
+	require.ElementsMatch(t, []string{"im-stray", "im-foreign"}, b.condemned(t), "the sandbox of im-exit has not ended: its session may need it")
 	requireCode(t, failure.Unavailable, b.SnapshotRecord(b.ctx, b.id, 1, "im-stray"))
 	requireCode(t, failure.IllegalState, b.BundleCommit(b.ctx, bundle.Bundle{
 		ID: session.NewID(session.BundlePrefix), SessionID: b.id, Generation: 1, SnapshotID: "im-stray",

@@ -57,7 +57,7 @@ func TestTheDataOfALargeEventIsStoredApart(t *testing.T) {
 	require.NoError(t, b.appendOne(t, a))
 	require.LessOrEqual(t, number("SELECT pg_relation_size('event_log')")-before, int64(16<<10), "the rows are small")
 	stored := number("SELECT count(*) FROM " + apart)
-	require.Greater(t, stored-chunks, int64(5*100), "what they refer to is not")
+	require.Greater(t, stored-chunks, int64(5*100), "the data that they refer to is not")
 
 	// The size of the data is known without reading it: the bounds of pages only need the rows.
 	var plan []struct {

@@ -36,7 +36,7 @@ func TestAPromptIsServedFromSubmitToEnd(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, session.OutcomeCompleted, ended.Outcome)
 	require.EqualValues(t, 3, ended.LastFrame)
-	require.Empty(t, ended.Translator, "the state of a run that is over is deleted")
+	require.Empty(t, ended.Translator, "the state of an ended run is deleted")
 
 	got, err := b.PromptGet(b.ctx, b.id, p)
 	require.NoError(t, err)

@@ -218,7 +218,7 @@ func TestListsByActivityFollowIt(t *testing.T) {
 			ids = append(ids, s.ID)
 			var at time.Time
 			b.row(t, &at, "SELECT at FROM session_activity WHERE session_id = $1", s.ID)
-			require.True(t, at.Equal(items[i].LastActivity), "the order is that of what is shown")
+			require.True(t, at.Equal(items[i].LastActivity), "the order is that of the displayed values")
 		}
 		return ids
 	}

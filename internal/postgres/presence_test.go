@@ -35,7 +35,7 @@ func TestPresencesAreRenewedEndAndExpire(t *testing.T) {
 	require.Equal(t, map[string]presence.Presence{"a": {Clients: 3, Users: []presence.User{{ID: "bob", Name: "bob"}}}}, got)
 	require.NoError(t, db.PresenceSweep(ctx))
 	require.NoError(t, db.PresenceRenew(ctx, viewers[:3], -30*time.Second))
-	require.NoError(t, db.PresenceSweep(ctx), "what has just expired may be renewed by its api")
+	require.NoError(t, db.PresenceSweep(ctx), "a recently expired presence may be renewed by its api")
 
 	var many []presence.Viewer
 	for i := range 150 {

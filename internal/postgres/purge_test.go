@@ -282,7 +282,7 @@ func TestRetention(t *testing.T) {
 	require.Equal(t, 2, n)
 	n, err = b.PurgeTerminated(b.ctx, 204*time.Hour, 2)
 	require.NoError(t, err)
-	require.Zero(t, n, "two are under way")
+	require.Zero(t, n, "two are in progress")
 	taken, err := b.PurgesTake(b.ctx, 10)
 	require.NoError(t, err)
 	require.Len(t, taken, 2)

@@ -119,7 +119,7 @@ func TestAnAnswerMustFitItsQuestion(t *testing.T) {
 		requireCode(t, failure.Invalid, err)
 	}
 	for _, q := range b.questions(t) {
-		require.Equal(t, question.Open, q.Status, "what was refused changed nothing")
+		require.Equal(t, question.Open, q.Status, "the refused answer changed nothing")
 	}
 	_, err := b.QuestionAnswer(b.ctx, b.id, session.NewID(session.QuestionPrefix), question.Answer{Decision: question.Once})
 	requireCode(t, failure.NoQuestion, err)

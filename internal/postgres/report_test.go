@@ -59,11 +59,11 @@ func TestTheNewestReportsAreKept(t *testing.T) {
 	got, err = b.ReportsGet(b.ctx, b.id)
 	require.NoError(t, err)
 	require.Equal(t, conversation.PullRequest{Operation: "create", Title: "Another", Branch: "b2"}, got.PullRequest.Value)
-	b.report(t, run, 3, draft("pull_request", 0, 0, `7`), draft("git_state", 0, 0, `{"branch":"after what is no pull request"}`))
+	b.report(t, run, 3, draft("pull_request", 0, 0, `7`), draft("git_state", 0, 0, `{"branch":"after a URL that is not a pull request"}`))
 	got, err = b.ReportsGet(b.ctx, b.id)
 	require.NoError(t, err)
 	require.Equal(t, "Another", got.PullRequest.Value.Title)
-	require.Equal(t, "after what is no pull request", got.Git.Value.Branch)
+	require.Equal(t, "after a URL that is not a pull request", got.Git.Value.Branch)
 }
 
 func TestScreenshotsAreListedInPages(t *testing.T) {
@@ -147,5 +147,5 @@ func TestTheStateOfARepositoryIsReportedWhenItChanges(t *testing.T) {
 	require.Equal(t, []string{"[redacted]/1 h1 true", " h2 false", strings.Repeat("ä", 14) + "  false"}, events)
 	got, err := b.ReportsGet(b.ctx, b.id)
 	require.NoError(t, err)
-	require.Nil(t, got.Git, "it is not the agent's word")
+	require.Nil(t, got.Git, "it is not from the agent")
 }

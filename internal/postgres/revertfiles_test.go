@@ -91,7 +91,7 @@ func TestASessionIsRevertedToABundle(t *testing.T) {
 	require.Equal(t, s.Head, s.HeadSuccess)
 	older, err := b.BundlesRestorable(b.ctx, b.id, one.SnapshotID)
 	require.NoError(t, err)
-	require.Empty(t, older, "what was undone replaces nothing")
+	require.Empty(t, older, "undone files replace nothing")
 
 	// The session continues from there. A bundle that was undone can be forked, but not reverted
 	// to.

@@ -213,7 +213,7 @@ func TestARunThatNeverReachedTheAgentGivesItsPromptBack(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, queued, "an attempt has attached")
 	for range 2 {
-		queued, err = b.RunReturn(b.ctx, run, "the sandbox was gone", false)
+		queued, err = b.RunReturn(b.ctx, run, "the sandbox had ended", false)
 		require.NoError(t, err)
 		require.True(t, queued)
 	}
@@ -244,7 +244,7 @@ func TestARunWithoutAnAttachReturnsItsPrompt(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, verdict.Granted)
 	for range 2 {
-		queued, err := b.RunReturn(b.ctx, runID, "the sandbox was gone", true)
+		queued, err := b.RunReturn(b.ctx, runID, "the sandbox had ended", true)
 		require.NoError(t, err)
 		require.True(t, queued, "the same answer again")
 	}

@@ -81,7 +81,7 @@ func TestARunContinuesASession(t *testing.T) {
 	require.EqualValues(t, 7, got.Usage.InputTokens)
 	require.Equal(t, "m", got.Usage.Model)
 	require.Empty(t, got.BundleID)
-	require.Equal(t, []session.CommandKind{session.CommandSync}, b.pending(t), "what it has done is to be saved")
+	require.Equal(t, []session.CommandKind{session.CommandSync}, b.pending(t), "its work is to be saved")
 	two := b.snapshotted(t, "im-2")
 	require.Equal(t, two.ID, b.runShow(t, run.ID).BundleID)
 	require.Equal(t, one.ID, b.show(t, one.ID).ID, "the base is as it was")

@@ -157,5 +157,5 @@ func TestASandboxWithUnsavedWorkIsNotAbandoned(t *testing.T) {
 	b.reserve(t, 2)
 	require.Equal(t, []int64{1, 2, 1}, abandoned(), "one that runs without it does not need it")
 	b.transit(t, session.EventStop, session.ReasonRequested)
-	require.Equal(t, []int64{1, 2, 1, 2}, abandoned(), "a session that is over needs nothing")
+	require.Equal(t, []int64{1, 2, 1, 2}, abandoned(), "an ended session needs nothing")
 }

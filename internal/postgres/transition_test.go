@@ -92,7 +92,7 @@ func TestIllegalTransitionsChangeNothing(t *testing.T) {
 	for name, change := range map[string]func(*session.Transition){
 		"a number too far":     func(x *session.Transition) { x.No += 1 },
 		"a number of the past": func(x *session.Transition) { x.No = 0 },
-		"from where it does not stand": func(x *session.Transition) {
+		"from another status than its own": func(x *session.Transition) {
 			x.From, x.Event, x.To = session.Error, session.EventRecover, session.Restoring
 		},
 		"not in the table":             func(x *session.Transition) { x.Event, x.To = session.EventSaved, session.Hibernated },

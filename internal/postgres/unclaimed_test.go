@@ -45,33 +45,33 @@ func TestWhichSessionsAreSignalled(t *testing.T) { //nolint:tparallel // the row
 		steps steps
 		want  string
 	}{
-		"lazy, and not needed yet":               {steps{}, none},
-		"the start was never heard":              {steps{eager}, session1},
-		"unloaded before its first prompt":       {steps{open, closed}, none},
-		"unloaded, a run was left open":          {steps{running, turn, asleep, open, closed}, session1},
-		"the first prompt was never heard":       {steps{prompt}, prompt1},
-		"the workflow was lost while running":    {steps{running, lost}, session1},
-		"the workflow was lost in a turn":        {steps{running, turn, lost}, session1},
-		"lost while hibernating":                 {steps{hibernating, lost}, session1},
-		"asleep with its workflow closed":        {steps{hibernated, lost}, none},
-		"a prompt for one asleep":                {steps{hibernated, lost, prompt}, prompt1},
-		"an error rests":                         {steps{failed, lost}, none},
-		"an error with a prompt has a workflow":  {steps{prompt, failed, lost}, prompt1},
-		"held before its first prompt":           {steps{hold, prompt}, none},
-		"held and asleep":                        {steps{hibernated, hold, prompt, lost}, none},
-		"held, open and asleep":                  {steps{hibernated, open, hold, prompt}, none},
-		"held and running":                       {steps{running, open, hold, prompt}, none},
-		"held, the workflow was lost":            {steps{running, hold, prompt, lost}, session1},
-		"held, the workflow was lost in a turn":  {steps{running, turn, hold, prompt, lost}, session1},
-		"released, the signal was lost":          {steps{hibernated, open, hold, prompt, release}, prompt1},
-		"over":                                   {steps{prompt, stopped}, none},
-		"open and waiting for a prompt":          {steps{open}, none},
-		"open, the prompt's signal was lost":     {steps{open, prompt}, prompt1},
-		"open and running, the signal was lost":  {steps{running, open, prompt}, prompt1},
-		"open, prompts wait for a turn":          {steps{running, open, turn, prompt}, none},
-		"open and asleep, the signal was lost":   {steps{hibernated, open, prompt}, prompt1},
-		"open, prompts wait for the hibernation": {steps{hibernating, open, prompt}, none},
-		"open, prompts wait for a person":        {steps{prompt, failed, open}, none},
+		"lazy, and not needed yet":                {steps{}, none},
+		"the signal of the start was lost":        {steps{eager}, session1},
+		"unloaded before its first prompt":        {steps{open, closed}, none},
+		"unloaded, a run was left open":           {steps{running, turn, asleep, open, closed}, session1},
+		"the signal of the first prompt was lost": {steps{prompt}, prompt1},
+		"the workflow was lost while running":     {steps{running, lost}, session1},
+		"the workflow was lost in a turn":         {steps{running, turn, lost}, session1},
+		"lost while hibernating":                  {steps{hibernating, lost}, session1},
+		"asleep with its workflow closed":         {steps{hibernated, lost}, none},
+		"a prompt for a hibernated session":       {steps{hibernated, lost, prompt}, prompt1},
+		"an error rests":                          {steps{failed, lost}, none},
+		"an error with a prompt has a workflow":   {steps{prompt, failed, lost}, prompt1},
+		"held before its first prompt":            {steps{hold, prompt}, none},
+		"held and asleep":                         {steps{hibernated, hold, prompt, lost}, none},
+		"held, open and asleep":                   {steps{hibernated, open, hold, prompt}, none},
+		"held and running":                        {steps{running, open, hold, prompt}, none},
+		"held, the workflow was lost":             {steps{running, hold, prompt, lost}, session1},
+		"held, the workflow was lost in a turn":   {steps{running, turn, hold, prompt, lost}, session1},
+		"released, the signal was lost":           {steps{hibernated, open, hold, prompt, release}, prompt1},
+		"over":                                    {steps{prompt, stopped}, none},
+		"open and waiting for a prompt":           {steps{open}, none},
+		"open, the prompt's signal was lost":      {steps{open, prompt}, prompt1},
+		"open and running, the signal was lost":   {steps{running, open, prompt}, prompt1},
+		"open, prompts wait for a turn":           {steps{running, open, turn, prompt}, none},
+		"open and asleep, the signal was lost":    {steps{hibernated, open, prompt}, prompt1},
+		"open, prompts wait for the hibernation":  {steps{hibernating, open, prompt}, none},
+		"open, prompts wait for a person":         {steps{prompt, failed, open}, none},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := &harness{DB: shared.DB, url: shared.url, ctx: shared.ctx}
@@ -169,7 +169,7 @@ func TestWhoseWorkflowMustBeOpen(t *testing.T) {
 	b.asleepInATurn(t)
 	require.Len(t, attended(-time.Second), 1, "asleep, and a run is open")
 	require.NoError(t, b.SessionClose(b.ctx, b.id))
-	require.Empty(t, attended(0), "the relay sees to what is not loaded")
+	require.Empty(t, attended(0), "the relay handles sessions that are not loaded")
 }
 
 // asleepInATurn makes a session hibernated while its run is open, which earlier versions could

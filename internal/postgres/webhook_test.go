@@ -131,7 +131,7 @@ func TestTheLifeOfADelivery(t *testing.T) {
 	e, err = b.WebhookGet(b.ctx, hook.ID)
 	require.NoError(t, err)
 	require.True(t, e.FailingSince.IsZero())
-	require.True(t, try(webhook.Verdict{Status: webhook.Failed}, 500), "what is over stays so")
+	require.True(t, try(webhook.Verdict{Status: webhook.Failed}, 500), "an ended delivery stays ended")
 
 	n, err := b.WebhookRedeliver(b.ctx, hook.ID, "", []webhook.Status{webhook.Delivered}, time.Now().Add(-time.Hour))
 	require.NoError(t, err)
@@ -154,7 +154,7 @@ func TestTheLifeOfADelivery(t *testing.T) {
 	require.True(t, e.Enabled)
 	require.Empty(t, e.DisabledReason)
 	b.dispatch(t)
-	require.Empty(t, b.deliveries(t, hook.ID, webhook.Pending), "what happened meanwhile is not for it")
+	require.Empty(t, b.deliveries(t, hook.ID, webhook.Pending), "it gets no events of the time in between")
 	require.NoError(t, b.WebhookDelete(b.ctx, hook.ID))
 	due, err = b.WebhookDeliveryDue(b.ctx, ids[0])
 	require.Equal(t, failure.NoDelivery, failure.CodeOf(err), "%v", due)

@@ -86,7 +86,7 @@ func TestASessionTakesRecordsOfTheWorkflowRunThatOpenedItLast(t *testing.T) {
 		err := record(next)
 		require.Equal(t, failure.StaleWorkflow, failure.CodeOf(err), "%s: %v", name, err)
 	}
-	require.Equal(t, before, b.position(t), "what is refused leaves no event")
+	require.Equal(t, before, b.position(t), "a refused record leaves no event")
 	require.NoError(t, b.WorkflowCheck(first, b.id))
 	require.NoError(t, b.WorkflowCheck(b.ctx, b.id), "no workflow asks")
 

@@ -137,7 +137,7 @@ func TestNextReportsWhyALinkEnded(t *testing.T) {
 			p.say(&Frame{No: 3, Stream: Stdout})
 			end.say(p)
 			_, err := l.Next(t.Context())
-			require.NoError(t, err, "what came before is not lost")
+			require.NoError(t, err, "earlier messages are not lost")
 			for range 2 {
 				_, err = l.Next(t.Context())
 				if refusal, ok := errors.AsType[*Error](err); ok {

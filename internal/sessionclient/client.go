@@ -196,7 +196,7 @@ func (c *Client) signalWithStart(ctx context.Context, sessionID, name string, ar
 		// terminated by hand, because Postgres has its state.
 		WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		StaticSummary:         "session " + sessionID,
-		StaticDetails: "A session of a coding agent. The current details say what it does and what a person can do about it. " +
+		StaticDetails: "A session of a coding agent. The current details show its status and the available actions. " +
 			"Canceling this workflow stops the session. Terminating or resetting it is harmless: the session's state is in Postgres, and " +
 			"a new workflow continues from there.",
 	}, contract.WorkflowName, contract.WorkflowInput{SessionID: sessionID})

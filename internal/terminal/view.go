@@ -240,7 +240,7 @@ func (v *View) event(e event.JSON) error {
 			v.line(nil, span{yellow, fmt.Sprintf("events %d to %d have been deleted", d.From, d.To)})
 		})
 	case event.MarkerEnd:
-		v.line(nil, span{dim, "the session is over"})
+		v.line(nil, span{dim, "the session has ended"})
 		return nil
 	case event.TypeStatus:
 		return with(e.Data, v.status)

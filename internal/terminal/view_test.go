@@ -319,7 +319,7 @@ func TestTypedTextStaysApartFromStreamedText(t *testing.T) {
 				tail = "…" + tail[len(tail)-36:]
 			}
 			require.Equal(t, "> "+tail, rows[len(rows)-1])
-			require.Equal(t, "◐ shell  run 1", rows[len(rows)-2], "what runs stays visible, too")
+			require.Equal(t, "◐ shell  run 1", rows[len(rows)-2], "running calls stay visible, too")
 			screens = append(screens, strings.Join(rows[:len(rows)-2], "\n"))
 			if i%45 == 0 {
 				require.NoError(t, v.Entered(typed))
@@ -343,7 +343,7 @@ func TestTypedTextStaysApartFromStreamedText(t *testing.T) {
 
 func TestUnknownAndBrokenEvents(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "weather {\"sky\":\"clear\\u001b[2J\"}\nposter\nthe session is over\n", show(t, []event.JSON{
+	require.Equal(t, "weather {\"sky\":\"clear\\u001b[2J\"}\nposter\nthe session has ended\n", show(t, []event.JSON{
 		eventOf(t, "weather", map[string]string{"sky": "clear\x1b[2J"}),
 		complete(t, conversation.Block{ID: "x", Type: "poster", Status: conversation.Complete}),
 		{Type: "end", Data: json.RawMessage(`{}`)},

@@ -34,9 +34,9 @@ const maxAnswers = runner.MaxCalls
 // Why a call is not carried out.
 const (
 	tooManyCalls    = "This turn has called overwinter's tools %d times, which is the limit."
-	tooMuchSaid     = "This turn has made as many events as it may. What it says is not recorded any more."
-	imageNotKept    = "The image is not stored: this turn has stored as many as it may, or the value of a secret is in it."
-	callNotAnswered = "The worker of this turn was replaced, and it is not known what came of the call."
+	tooMuchSaid     = "This turn has reached its limit of events. Its further output is not recorded."
+	imageNotKept    = "The image is not stored: the turn has reached its limit of images, or the image contains the value of a secret."
+	callNotAnswered = "The worker of this turn was replaced, and the outcome of the call is unknown."
 )
 
 // messageStore takes the messages that agents send.

@@ -147,8 +147,8 @@ func TestWhatPeopleAreAskedIsBounded(t *testing.T) {
 
 	turn.permissions = permission.Rules{Default: permission.Allow}
 	asked = turn.ask([]agent.Question{small}, 3)
-	require.Equal(t, agent.DecisionOnce, asked[0].Decided.Decision, "no person has to read what is allowed")
-	require.Equal(t, small.Input, asked[0].Asked.Input, "the agent receives what it may do")
+	require.Equal(t, agent.DecisionOnce, asked[0].Decided.Decision, "allowed calls need no review")
+	require.Equal(t, small.Input, asked[0].Asked.Input, "the agent receives its permissions")
 
 	// Questions that a policy answers are bounded as well.
 	asked = turn.ask([]agent.Question{large}, 4)

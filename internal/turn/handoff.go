@@ -34,8 +34,8 @@ func handOffNote(h *fork.HandOff) string {
 	}
 	var b strings.Builder
 	b.WriteString("Another agent, " + boundedNote(h.From) + ", has worked in this session until now, and you continue in its place. You have its files. You do not have its memory: " +
-		"what follows is the conversation as it was recorded, in which long texts are truncated, and tool results and its thinking are left out. " +
-		"Treat it as your own conversation with the user. Read files before you rely on what it says about them. The user does not see this note.\n")
+		"the following is the recorded conversation, with long texts truncated, and without tool results and thinking. " +
+		"Treat it as your own conversation with the user. Read files before you rely on its statements about them. The user does not see this note.\n")
 	if h.More {
 		b.WriteString("\n(The beginning of the conversation is left out.)\n")
 	}

@@ -25,7 +25,7 @@ func TestAnAgentIsGivenTheConversationOfAnotherOne(t *testing.T) {
 	r.WithoutMemoryOf("demo")
 	require.Equal(t, receipt.Partial, r.Kind)
 	note := notes(run.Start{HandOff: handed, Receipt: &r})
-	require.True(t, strings.HasPrefix(note, "Another agent, demo, has worked"), "what the hand-off says, the receipt does not repeat: %s", note)
+	require.True(t, strings.HasPrefix(note, "Another agent, demo, has worked"), "the receipt does not repeat the hand-off: %s", note)
 	require.Contains(t, note, "\nUser (ada): Hello\n\n[called Bash: make]\n\n[called Read]\n\nAgent: Done.")
 	require.NotContains(t, note, "</system-reminder>", "the conversation does not end the note")
 	require.NotContains(t, note, "left out.)")

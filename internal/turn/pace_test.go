@@ -133,7 +133,7 @@ func TestTurnsThatSayLittleDoNotCount(t *testing.T) {
 	all.join(slow)
 	all.next(slow, 1, later)
 	for p, n := range all.recent {
-		require.LessOrEqual(t, n, int64(1), "what was printed long ago does not count")
+		require.LessOrEqual(t, n, int64(1), "old output does not count")
 		require.NotNil(t, p)
 	}
 }

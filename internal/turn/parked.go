@@ -143,7 +143,7 @@ func answerOf(q question.Question) question.Answer {
 func continuation(questions []question.Question) string {
 	var b strings.Builder
 	b.WriteString("You were paused while you waited for people, and have been resumed. Calls that were waiting have not run. " +
-		"Other calls and subagents that were at work have been stopped and have no result.\n")
+		"Other running calls and subagents were stopped and have no result.\n")
 	for _, q := range questions {
 		b.WriteString("\n" + outcomeOf(q) + "\n")
 	}

@@ -25,7 +25,7 @@ var (
 // TestAnAgentIsResumedWithWhatWasAnswered: its input lists every question and its outcome.
 func TestAnAgentIsResumedWithWhatWasAnswered(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, `You were paused while you waited for people, and have been resumed. Calls that were waiting have not run. Other calls and subagents that were at work have been stopped and have no result.
+	require.Equal(t, `You were paused while you waited for people, and have been resumed. Calls that were waiting have not run. Other running calls and subagents were stopped and have no result.
 
 You asked for permission to use Bash with {"command":"ls", "n":1}. It was allowed. Make the call again.
 

@@ -43,7 +43,7 @@ func receiptNote(r *receipt.Receipt) string {
 	switch r.Kind {
 	case receipt.Fresh:
 		b.WriteString("This session continues in a new sandbox, and nothing of the earlier one was restored: you have no memory of earlier prompts, and " +
-			"files that were made or changed since the session began are gone.")
+			"files that were created or changed since the session began are lost.")
 	case receipt.Partial:
 		b.WriteString("This session continues in a new sandbox, and not all of the earlier one was restored.")
 	default:

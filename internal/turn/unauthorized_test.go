@@ -58,7 +58,7 @@ func TestARefusedKeyIsNamedWithItsServer(t *testing.T) {
 		"no key": {
 			names: claude, want: "the model server responded with 401; the agent was given no key: store one with PUT /api/secrets/ANTHROPIC_API_KEY.",
 		},
-		"a command of which nothing is known": {want: "name it in the secrets of the profile."},
+		"an unknown command": {want: "name it in the secrets of the profile."},
 		"the provider that the agent says": {
 			refused: agent.Unauthorized{Provider: "openai", URL: "http://host.overwinter.internal:1/v1"}, names: many,
 			secrets: map[string]string{"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"},

@@ -101,7 +101,7 @@ func (b *bundle) read(t *testing.T, id string, after int64) read {
 			require.Equal(t, at+1, item.Gap.From)
 			require.GreaterOrEqual(t, item.Gap.To, item.Gap.From)
 			if n := len(out.gaps); n > 0 {
-				require.Less(t, out.gaps[n-1].To+1, item.Gap.From, "what is missing between two events is one gap")
+				require.Less(t, out.gaps[n-1].To+1, item.Gap.From, "missing events between two events are one gap")
 			}
 			at = item.Gap.To
 			out.gaps = append(out.gaps, *item.Gap)

@@ -48,7 +48,7 @@ var importRules = []importRule{
 	{
 		pkg:       "internal/session",
 		libraries: []string{"github.com/google/uuid"},
-		why:       "the domain says what a session is and knows no engine, store or transport",
+		why:       "the domain defines a session and is independent of engine, store and transport",
 	},
 	{
 		pkg:       "internal/breaker",
@@ -144,7 +144,7 @@ var importRules = []importRule{
 		pkg: "internal/portable/worktree",
 		never: map[string]string{
 			ours("api"):               "files are moved in sandboxes and on the machines of users, which have no api",
-			ours("internal/postgres"): "files are moved in sandboxes and on the machines of users, which have no database",
+			ours("internal/postgres"): "it runs in sandboxes and on users' machines, which have no database",
 		},
 	},
 	{
@@ -180,7 +180,7 @@ var importRules = []importRule{
 	{
 		pkg:       "internal/conversation",
 		libraries: []string{"github.com/google/uuid"},
-		why:       "the domain says what a conversation is and knows no agent, store or transport",
+		why:       "the domain defines a conversation and is independent of agents, stores and transports",
 	},
 	{
 		pkg: "workflows",
@@ -220,15 +220,15 @@ var importRules = []importRule{
 		pkg: "internal/export",
 		never: map[string]string{
 			temporal: "a history is JSON in a file",
-			pgx:      "what is stored is given to it",
+			pgx:      "its caller passes stored data",
 			echo:     "a file knows nothing of HTTP",
 		},
 	},
 	{
 		pkg: "internal/why",
 		never: map[string]string{
-			temporal: "what is known of a history is given to it",
-			pgx:      "what is stored is given to it",
+			temporal: "its caller passes the history",
+			pgx:      "its caller passes stored data",
 			echo:     "an explanation knows nothing of HTTP",
 		},
 	},
@@ -236,11 +236,11 @@ var importRules = []importRule{
 		pkg: "worker",
 		never: map[string]string{
 			ours("api"):                           "a worker never talks to a client",
-			ours("internal/postgres"):             "the worker runs what it is given; cmd builds it",
-			ours("internal/sandbox/driver"):       "the worker runs what it is given; cmd builds it",
-			ours("internal/sandbox/modalsandbox"): "the worker runs what it is given; cmd builds it",
-			ours("internal/sandbox/memsandbox"):   "the worker runs what it is given; cmd builds it",
-			modalSDK:                              "the worker runs what it is given; cmd builds it",
+			ours("internal/postgres"):             "the worker runs the parts that it receives; cmd builds it",
+			ours("internal/sandbox/driver"):       "the worker runs the parts that it receives; cmd builds it",
+			ours("internal/sandbox/modalsandbox"): "the worker runs the parts that it receives; cmd builds it",
+			ours("internal/sandbox/memsandbox"):   "the worker runs the parts that it receives; cmd builds it",
+			modalSDK:                              "the worker runs the parts that it receives; cmd builds it",
 		},
 	},
 	{
@@ -297,7 +297,7 @@ var importRules = []importRule{
 	{
 		pkg: "internal/runner/follow",
 		never: map[string]string{
-			ours("internal/runner/journal"): "what is read is sent, not kept",
+			ours("internal/runner/journal"): "it sends data and stores none",
 			ours("internal/runner/process"): "files are read whichever agent writes them",
 			ours("internal/runner/server"):  "the server has a follower for each link",
 		},

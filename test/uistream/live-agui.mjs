@@ -182,7 +182,7 @@ test("a turn that fails ends its run with an error", async () => {
   assert.deepEqual(errors, ["the turn failed: no luck"]);
 });
 
-test("what waits behind another prompt sees its turn too", async () => {
+test("a prompt queued after another one sees its turn too", async () => {
   const id = await session();
   await post(`/sessions/${id}/prompts`, { id: "first", content: `slow 30ms: ${words(40)}` });
   const agent = agentOf(id);

@@ -31,7 +31,7 @@ test("a turn survives connections that are cut", async () => {
   proxy.close();
 });
 
-test("a turn that ended while the page was cut off is read from its start", async () => {
+test("a turn that ended while the page was disconnected is read from its start", async () => {
   const id = await session();
   const proxy = await proxyTo(api);
   let away = false;

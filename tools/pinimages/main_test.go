@@ -58,7 +58,7 @@ func TestPinningWritesDigests(t *testing.T) {
 func TestPinningChangesNothingWithoutAllDigests(t *testing.T) {
 	t.Parallel()
 	for name, digest := range map[string]func(string) (string, error){
-		"the registry is away": func(image string) (string, error) {
+		"the registry is unavailable": func(image string) (string, error) {
 			if strings.HasPrefix(image, "golang") {
 				return "", errors.New("no such host")
 			}

@@ -150,7 +150,7 @@ func (b *bench) until(t *testing.T, r *run, what string, found func(conversation
 		var ok bool
 		select {
 		case f, ok = <-b.process.frames:
-			require.True(t, ok, "the process is gone while waiting for %s", what)
+			require.True(t, ok, "the process exited while waiting for %s", what)
 		case <-ctx.Done():
 			require.FailNow(t, "the agent does nothing", "waiting for %s; frames so far:\n%s", what, printFrames(r.frames))
 		}

@@ -176,7 +176,7 @@ func requireLifecycles(t *testing.T, events []conversation.Event) {
 	open := func(e conversation.Event, id string) *life {
 		l, ok := blocks[id]
 		require.True(t, ok, "%s of block %s, which has not started", e.Type, id)
-		require.False(t, l.over, "%s of block %s, which is over", e.Type, id)
+		require.False(t, l.over, "%s of block %s, which has ended", e.Type, id)
 		require.Equal(t, l.conversation, e.ConversationID, "%s of block %s", e.Type, id)
 		return l
 	}

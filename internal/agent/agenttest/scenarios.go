@@ -219,7 +219,7 @@ func killedInText(t *testing.T, b *bench) {
 	require.Equal(t, session.ReasonAgentCrashed, r.end.Reason)
 	text := only(t, r, conversation.AssistantText)
 	require.Equal(t, conversation.Aborted, text.Status)
-	require.NotEmpty(t, text.Content, "what was streamed is not removed")
+	require.NotEmpty(t, text.Content, "streamed text is not removed")
 	b.recalls(t)
 	b.check(t)
 }
@@ -420,7 +420,7 @@ func (b *bench) fails(t *testing.T, content string) *run {
 	require.NotEmpty(t, r.end.Reason)
 	require.NotEqual(t, session.ReasonAgentCrashed, r.end.Reason)
 	require.Empty(t, blocksOf(t, r, conversation.AssistantText))
-	require.NotEmpty(t, blocksOf(t, r, conversation.System), "people must see what has failed")
+	require.NotEmpty(t, blocksOf(t, r, conversation.System), "the conversation must show the failure")
 	after := b.turn(t, b.Prompts.Hello)
 	require.Equal(t, session.OutcomeCompleted, after.end.Outcome, "the agent must stay usable: %s", after.end.Reason)
 	b.check(t)

@@ -16,7 +16,7 @@ import (
 type exception string
 
 const (
-	killed   exception = "what was being written when the process was killed is in the stream alone"
+	killed   exception = "text in progress when the process was killed is only in the stream"
 	silent   exception = "the stream was made without --replay-user-messages and has no prompts"
 	repeated exception = "a prompt that had no answer is read again, and has the time of that"
 )

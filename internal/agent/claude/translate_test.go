@@ -172,7 +172,7 @@ func TestATurnEndsWhenTheAgentIsIdleAndHasGivenAResult(t *testing.T) {
 	id := ours(t)
 	before := []string{running, lifecycle(id, "queued"), lifecycle(id, "started"), system, replay(id), done}
 	p := play(t, testRun, true, before...)
-	require.Nil(t, p.end, "subagents may be at work")
+	require.Nil(t, p.end, "subagents may be running")
 	p = play(t, testRun, true, append(before, done, lifecycle(id, "completed"), idle, done, idle)...)
 	require.Equal(t, &agent.TurnEnd{
 		Outcome: session.OutcomeCompleted, Model: "opus",

@@ -16,11 +16,11 @@ import (
 type exception string
 
 const (
-	lost    exception = "what was being written when the turn was interrupted is in the stream alone"
+	lost    exception = "text in progress when the turn was interrupted is only in the stream"
 	untimed exception = "a call that never ended has the time of the model's call in the transcript"
 	retried exception = "requests that were sent again are in the stream alone"
 	refused exception = "a call that was cancelled counts as interrupted in the transcript"
-	unheard exception = "what was answered to a question is in the transcript alone"
+	unheard exception = "answers to questions are only in the transcript"
 )
 
 // exceptions are the captures in which the two sides differ.

@@ -28,9 +28,9 @@ func TestLongOutputIsWhatTheRolloutKeeps(t *testing.T) {
 	t.Parallel()
 	const mark = `\n... command output truncated for persistence ...\n`
 	for name, c := range map[string]struct{ said, want string }{
-		"as much as there is room for": {strings.Repeat("a", 65536), strings.Repeat("a", 65536)},
-		"one byte more":                {strings.Repeat("b", 65537), strings.Repeat("b", 32743) + mark + strings.Repeat("b", 32743)},
-		"between letters":              {"a" + strings.Repeat("€", 40000) + "bc", "a" + strings.Repeat("€", 10914) + mark + strings.Repeat("€", 10913) + "bc"},
+		"up to the limit": {strings.Repeat("a", 65536), strings.Repeat("a", 65536)},
+		"one byte more":   {strings.Repeat("b", 65537), strings.Repeat("b", 32743) + mark + strings.Repeat("b", 32743)},
+		"between letters": {"a" + strings.Repeat("€", 40000) + "bc", "a" + strings.Repeat("€", 10914) + mark + strings.Repeat("€", 10913) + "bc"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -79,7 +79,7 @@ func TestManyCallsAtOnceLeaveTheStateSmall(t *testing.T) {
 	require.Len(t, got.blocks, 60)
 	for _, b := range got.blocks {
 		require.Equal(t, conversation.Aborted, b.Status)
-		require.Contains(t, string(b.Input), command, "what was shown stays")
+		require.Contains(t, string(b.Input), command, "displayed text stays")
 	}
 }
 
@@ -95,7 +95,7 @@ func TestManyTextsAtOnceLeaveTheStateSmall(t *testing.T) {
 	require.Less(t, got.state, maxState)
 	require.Len(t, got.blocks, 60)
 	for _, b := range got.blocks {
-		require.Equal(t, words, b.Content, "what was shown stays")
+		require.Equal(t, words, b.Content, "displayed text stays")
 	}
 }
 
@@ -126,7 +126,7 @@ func TestHowATurnEnds(t *testing.T) {
 		"failed":                {[]string{turn("turn/completed", "t", "u", `,"status":"failed","error":{"message":"no quota"}`)}, session.OutcomeFailed, "no quota"},
 		"of another turn":       {[]string{turn("turn/completed", "t", "v", `,"status":"completed"`)}, "", ""},
 		"of another thread":     {[]string{turn("turn/completed", "s", "u", `,"status":"completed"`)}, "", ""},
-		"a subagent is at work": {[]string{turn("turn/started", "s", "v", ""), turn("turn/completed", "t", "u", `,"status":"completed"`)}, "", ""},
+		"a subagent is running": {[]string{turn("turn/started", "s", "v", ""), turn("turn/completed", "t", "u", `,"status":"completed"`)}, "", ""},
 		"the subagent is done": {
 			[]string{turn("turn/started", "s", "v", ""), turn("turn/completed", "t", "u", `,"status":"completed"`), turn("turn/completed", "s", "v", `,"status":"failed"`)},
 			session.OutcomeCompleted, "",

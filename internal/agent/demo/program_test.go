@@ -286,7 +286,7 @@ func TestEndsATurnAsFailed(t *testing.T) {
 	require.Equal(t, session.OutcomeFailed, end.Outcome)
 	require.Equal(t, "out of luck", end.Reason)
 	blocks := fold(events).Threads[0].Blocks
-	require.Len(t, blocks, 3, "what follows fail is not done")
+	require.Len(t, blocks, 3, "lines after fail do not run")
 	require.Equal(t, "error", blocks[2].Subtype)
 }
 

@@ -362,7 +362,7 @@ func TestAsksTheUser(t *testing.T) {
 	require.Equal(t, session.OutcomeCompleted, r.End.Outcome)
 	require.Equal(t, []string{q.ID}, r.Resolved)
 	require.Equal(t, `"Green"`, string(r.only(t, conversation.ToolResult).Output))
-	require.Empty(t, r.of(conversation.AssistantText), "the agent says nothing more")
+	require.Empty(t, r.of(conversation.AssistantText), "the agent writes no more text")
 
 	no := d.turn(t, "ask: And why?\nwell then", rejected)
 	require.Equal(t, `"not now"`, string(no.only(t, conversation.ToolResult).Output))

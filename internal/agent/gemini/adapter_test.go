@@ -34,7 +34,7 @@ func TestLaunchStartsTheBridgeWithTheProgram(t *testing.T) {
 	in.Permissions.Tools = map[string]permission.Policy{"write_file": permission.Deny}
 	denying, err := gemini.New().Launch(in)
 	require.NoError(t, err)
-	require.Equal(t, first.Argv, denying.Argv, "no question is asked about what is denied")
+	require.Equal(t, first.Argv, denying.Argv, "denied tools raise no question")
 	require.Contains(t, denying.Env["OVERWINTER_GEMINI_SETTINGS"], `"exclude":["write_file"]`)
 
 	in.Permissions.Default = permission.Ask

@@ -126,7 +126,7 @@ func TestAProfileReachesTheModel(t *testing.T) {
 	sent := p.server.Sent()
 	for _, marker := range []string{"marker-instructions", "marker-skill", "marker-subagent", "marker-command you", "demo_echo"} {
 		if !strings.Contains(sent, marker) { // the request is too long to be shown
-			require.Failf(t, "the model does not get it", "%s is not in what was sent", marker)
+			require.Failf(t, "the model does not get it", "the request lacks %s", marker)
 		}
 	}
 	requests := p.server.Requests()

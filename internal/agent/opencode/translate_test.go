@@ -129,15 +129,15 @@ func TestHowATurnEnds(t *testing.T) {
 		result   session.Outcome
 		reason   string
 	}{
-		"all is well":                   {nil, over, session.OutcomeCompleted, ""},
-		"the model refuses":             {[]string{failed("ses_1", apiError)}, over, session.OutcomeFailed, "no quota"},
-		"the turn was aborted":          {[]string{failed("ses_1", aborted)}, over, session.OutcomeCancelled, session.ReasonAborted},
-		"the agent got over it":         {[]string{failed("ses_1", apiError), answer("msg_3", "")}, over, session.OutcomeCompleted, ""},
-		"a subagent failed":             {[]string{child, failed("ses_2", apiError)}, over, session.OutcomeCompleted, ""},
-		"the bridge gave up":            {[]string{failed("ses_1", aborted), deadline}, over, session.OutcomeFailed, "the model does not answer"},
-		"the bridge says how it ended":  {[]string{deadline}, `{"outcome":"unknown","reason":"who knows"}`, session.OutcomeUnknown, "who knows"},
-		"an error without an error":     {[]string{failed("ses_1", "")}, over, session.OutcomeCompleted, ""},
-		"idle says nothing to a bridge": {[]string{event("session.idle", `"sessionID":"ses_1"`)}, over, session.OutcomeCompleted, ""},
+		"all is well":                  {nil, over, session.OutcomeCompleted, ""},
+		"the model refuses":            {[]string{failed("ses_1", apiError)}, over, session.OutcomeFailed, "no quota"},
+		"the turn was aborted":         {[]string{failed("ses_1", aborted)}, over, session.OutcomeCancelled, session.ReasonAborted},
+		"the agent got over it":        {[]string{failed("ses_1", apiError), answer("msg_3", "")}, over, session.OutcomeCompleted, ""},
+		"a subagent failed":            {[]string{child, failed("ses_2", apiError)}, over, session.OutcomeCompleted, ""},
+		"the bridge gave up":           {[]string{failed("ses_1", aborted), deadline}, over, session.OutcomeFailed, "the model does not answer"},
+		"the bridge says how it ended": {[]string{deadline}, `{"outcome":"unknown","reason":"who knows"}`, session.OutcomeUnknown, "who knows"},
+		"an error without an error":    {[]string{failed("ses_1", "")}, over, session.OutcomeCompleted, ""},
+		"a bridge ignores idle":        {[]string{event("session.idle", `"sessionID":"ses_1"`)}, over, session.OutcomeCompleted, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -248,7 +248,7 @@ func TestASubagentIsNamedAsSoonAsItIsKnown(t *testing.T) {
 		task(`"status":"running","input":{"subagent_type":"general"},"metadata":{"sessionId":"ses_2"}`),
 		task(`"status":"running","input":{"subagent_type":"general"},"metadata":{"sessionId":"ses_2"}`))
 	changes := got.updates("prt_5")
-	require.Len(t, changes, 2, "what has not changed is not said again")
+	require.Len(t, changes, 2, "unchanged fields are not reported again")
 	require.Equal(t, "general", changes[0].Name)
 	require.Empty(t, changes[0].SubagentID)
 	require.Equal(t, "ses_2", changes[1].SubagentID)

@@ -89,7 +89,7 @@ func TestSandboxesShareWhatAllMayHave(t *testing.T) {
 	t.Parallel()
 	require.InDelta(t, 1.5, fairShare([]float64{0.2, 0.3}, 1.5)+0.5, 0.001, "no sandbox needs to be limited")
 	require.InDelta(t, 0.75, fairShare([]float64{1, 1}, 1.5), 0.001)
-	require.InDelta(t, 1.3, fairShare([]float64{0.2, 1.8}, 1.5), 0.001, "what one leaves is the other's")
+	require.InDelta(t, 1.3, fairShare([]float64{0.2, 1.8}, 1.5), 0.001, "one gets the time that the other leaves unused")
 	var a cpuAccount
 	require.Zero(t, a.owe(0, time.Second, 0.5))
 	require.Zero(t, a.owe(700*time.Millisecond, time.Second, 0.5), "saved up")

@@ -152,7 +152,7 @@ func TestNoSnapshotUsesTheReserve(t *testing.T) {
 	_, err = bx.Snapshot(t.Context(), "refused")
 	require.ErrorIs(t, err, unix.ENOSPC)
 	require.ErrorContains(t, err, "reserve of 12.8 MiB")
-	require.Equal(t, "on\n", b.sh(bx, "sleep 1; echo on"), "what others have written ends no sandbox")
+	require.Equal(t, "on\n", b.sh(bx, "sleep 1; echo on"), "files written by others end no sandbox")
 	require.NoError(t, os.Remove(filepath.Join(dir, "others")))
 	b.snapshot(bx)
 }

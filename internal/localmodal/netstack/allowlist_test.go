@@ -37,7 +37,7 @@ func TestAnAllowlistOfCIDRsIsAllThatCanBeReached(t *testing.T) {
 		refusals, _ := s.network.Refusals(0)
 		require.Len(t, refusals, 3)
 		require.Regexp(t, "connection refused$", inside(t, kind, config, "udp", "203.0.113.7:80", "10"))
-		require.Equal(t, "[10.1.2.3]", inside(t, kind, config, "resolve", "udp", "ip4", "web.example"), "names lead to what is on the list")
+		require.Equal(t, "[10.1.2.3]", inside(t, kind, config, "resolve", "udp", "ip4", "web.example"), "names resolve to listed addresses")
 		require.Regexp(t, "server misbehaving|no such host", inside(t, kind, config, "resolve", "udp", "ip4", hostports.Name))
 	})
 }

@@ -117,7 +117,7 @@ func TestADeadHostPortIsRefusedAndReachedAsSoonAsAServerListens(t *testing.T) {
 			p.await(t, s, false, false)
 		}
 		refused, _ := s.network.Refusals(0)
-		require.Empty(t, refused, "what is listed is not refused by the policy")
+		require.Empty(t, refused, "listed destinations are not refused by the policy")
 	})
 }
 

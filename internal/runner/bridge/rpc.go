@@ -12,7 +12,7 @@ import (
 )
 
 // ErrGone is the error of calls once the agent has closed one of its pipes.
-var ErrGone = errors.New("the agent is gone")
+var ErrGone = errors.New("the agent has exited")
 
 // Message is a JSON-RPC 2.0 message: a request has Method and ID, a notification only Method, a
 // response ID and either Result or Error.

@@ -145,7 +145,7 @@ func TestASegmentThatWasNotSent(t *testing.T) {
 	f.write("a", "rewritten\n")
 	gone := errors.New("the link has ended")
 	require.ErrorIs(t, first.Poll([]string{f.path("*")}, false, func(*runner.Segment) error { return gone }), gone)
-	require.Len(t, f.poll(first, false), 1, "what was not sent counts as new")
+	require.Len(t, f.poll(first, false), 1, "unsent changes count as new")
 
 	second := NewTranscripts([]transcript.Position{{Path: f.path("a"), Version: 1, Size: 4}}, v)
 	require.Equal(t, []runner.Segment{{Path: f.path("a"), Version: 2, Data: []byte("rewritten\n")}}, f.poll(second, false))

@@ -44,7 +44,7 @@ func TestAnAgentWaitsForASilentWorkerForALimitedTime(t *testing.T) {
 		time.AfterFunc(maxPause-time.Second, func() { s.taken(l, &runner.Taken{Next: 116, Window: 10}) })
 		time.AfterFunc(2*maxPause-2*time.Second, func() { s.taken(l, &runner.Taken{Next: 121, Window: 10}) })
 		print(6)
-		require.Equal(t, 3*maxPause-2*time.Second, took(), "each time that the worker takes some, the agent waits for it again")
+		require.Equal(t, 3*maxPause-2*time.Second, took(), "the agent waits again after each batch that the worker takes")
 
 		ending := make(chan struct{})
 		close(ending)

@@ -113,7 +113,7 @@ func gitState(ctx context.Context, root string) (*workspacefile.GitState, error)
 func (i *Index) gitDiff(ctx context.Context, d *workspacefile.Diff) error {
 	gitDir, common, ok := gitDirs(i.root)
 	if !ok {
-		return errors.New("the repository is gone")
+		return errors.New("the repository was removed")
 	}
 	temp, err := os.MkdirTemp(i.dir, "diff-*")
 	if err != nil {

@@ -42,7 +42,7 @@ func TestIgnoreRulesMeanWhatTheyMeanToGit(t *testing.T) {
 		}
 	}
 	inner := ignores{parseRules("", "*.txt"), parseRules("sub", "!/a.txt")}
-	require.False(t, inner.ignored("sub/a.txt", false), "the inner file has the last word")
+	require.False(t, inner.ignored("sub/a.txt", false), "the inner file takes precedence")
 	require.True(t, inner.ignored("sub/deep/a.txt", false), "and it is tied to its directory")
 }
 

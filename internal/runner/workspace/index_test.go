@@ -190,7 +190,7 @@ func TestASendThatFailsLosesNothing(t *testing.T) {
 	b.sync()
 	b.write("a", "1")
 	b.write("b", "1")
-	b.fail = errors.New("the link is gone")
+	b.fail = errors.New("the link was removed")
 	require.Empty(t, b.look())
 	b.fail = nil
 	b.attach()
@@ -311,7 +311,7 @@ func TestContentHasBounds(t *testing.T) {
 	b.sync()
 	b.write("file63", "small")
 	b.sync()
-	require.True(t, b.files["file63"].Saved(), "what is deleted makes room")
+	require.True(t, b.files["file63"].Saved(), "deleted files make room")
 }
 
 func TestAFullWorkspaceIsReportedOnce(t *testing.T) {
@@ -384,7 +384,7 @@ func TestIgnoreFilesCountInRepositoriesAlone(t *testing.T) {
 		"created .gitignore", "created a.log", "created lib/.gitignore", "created lib/b.log", "created lib/sub/.gitignore",
 	}, b.sync())
 	b.write(".git/HEAD", "ref: refs/heads/main\n")
-	require.Equal(t, []string{"deleted a.log", "deleted lib/b.log"}, b.sync(), "what is ignored is not seen any more")
+	require.Equal(t, []string{"deleted a.log", "deleted lib/b.log"}, b.sync(), "ignored files are no longer reported")
 }
 
 func TestAFileThatKeepsChangingIsHeldBack(t *testing.T) {

@@ -135,7 +135,7 @@ func decodeSaved(data string) (saved, error) {
 	}
 	n := d.uvarint()
 	if n > uint64(len(d.rest)/minEntryBytes) {
-		return saved{}, errors.New("an index says that it has more entries than it has room for")
+		return saved{}, errors.New("the index states more entries than its size allows")
 	}
 	entries := make([]entry, n)
 	s.Entries = make(map[string]*entry, n)

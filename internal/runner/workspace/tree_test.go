@@ -268,9 +268,9 @@ func TestTheIndexOfAnUnchangedWorkspaceStays(t *testing.T) {
 	require.Equal(t, []string{filepath.Join(w.root, "a.txt") + " (changed)"}, w.compare(t).Paths, "the index is of the tree that was taken last")
 
 	for what, lose := range map[string]func() error{
-		"the index is gone":   func() error { return os.Remove(treeFile(w.dir)) },
-		"the note is gone":    func() error { return os.Remove(treeNote(w.dir)) },
-		"the note is damaged": func() error { return os.WriteFile(treeNote(w.dir), []byte(`{"digest":`), 0o600) },
+		"the index was removed": func() error { return os.Remove(treeFile(w.dir)) },
+		"the note was removed":  func() error { return os.Remove(treeNote(w.dir)) },
+		"the note is damaged":   func() error { return os.WriteFile(treeNote(w.dir), []byte(`{"digest":`), 0o600) },
 	} {
 		w.take(t)
 		was = written()

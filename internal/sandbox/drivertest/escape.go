@@ -375,7 +375,7 @@ func leaveSetID(t *testing.T, a *attacker) (bool, string) {
 			return true, path + " is a set-user-ID program of root's"
 		}
 	}
-	return false, "what is left has no owner, or others cannot reach it"
+	return false, "the remaining files have no owner, or other users cannot access them"
 }
 
 // reachable reports whether another user could access the path.
@@ -410,7 +410,7 @@ func leaveCapabilities(t *testing.T, a *attacker) (bool, string) {
 			return true, fmt.Sprintf("%s has capabilities on the machine: %x", path, value)
 		}
 	}
-	return false, "they count only in the sandbox's user namespace, or are gone"
+	return false, "they are valid only in the sandbox's user namespace, or were removed"
 }
 
 // find returns the files with that name below the data directory.

@@ -86,7 +86,7 @@ func execBig(t *testing.T, b *bench) {
 	in := bytes.Repeat([]byte("0123456789abcde\n"), 1<<16)
 	res, err = sb.Run(b.ctx(t), sandbox.RunSpec{Argv: b.Commands.Cat(), Stdin: in, MaxOutput: len(in)})
 	require.NoError(t, err)
-	require.True(t, bytes.Equal(in, res.Stdout), "what came back is not what went")
+	require.True(t, bytes.Equal(in, res.Stdout), "the output differs from the input")
 
 	res, err = sb.Run(b.ctx(t), sandbox.RunSpec{Argv: b.Commands.Count(), Stdin: in})
 	require.NoError(t, err)

@@ -171,7 +171,7 @@ func preparesFails(t *testing.T, b *bench) {
 	case err := <-failed:
 		require.ErrorIs(t, err, context.Canceled)
 	case <-b.ctx(t).Done():
-		t.Fatal("the caller who gave up is still waiting")
+		t.Fatal("the caller that cancelled is still waiting")
 	}
 	b.requireNoSandbox(t)
 

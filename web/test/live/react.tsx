@@ -55,7 +55,7 @@ form.dispatchEvent(new dom.window.Event("submit", { bubbles: true, cancelable: t
 await until("an answer is missed", () => $("[data-question] [role=alert]")?.textContent?.includes("has no answer yet"));
 $<HTMLInputElement>("input[value=Blue]").checked = true;
 form.dispatchEvent(new dom.window.Event("submit", { bubbles: true, cancelable: true }));
-await until("the question is gone", () => !$("[data-question]"));
+await until("the question was removed", () => !$("[data-question]"));
 await until("all is written, and the queue empty", () => texts().at(-1)?.includes("w99") && $("[aria-label=Queue]").children.length === 0);
 await until("the file is there", () => $("[aria-label=Files]").textContent === "a.txt, 12 bytes");
 

@@ -11,7 +11,7 @@ const event = (type: string, data: object, conversationId = "main") => ({ seq: +
 
 // The Go program that runs the tests writes logs and the results of the Go fold, if OVERWINTER_LOGS is a
 // directory.
-test("every log folds to what the server has", (t) => {
+test("every log folds to the server's blocks", (t) => {
   const dir = process.env["OVERWINTER_LOGS"];
   if (!dir) return t.skip("OVERWINTER_LOGS is not set: go test ./test/web sets it");
   const logs = readdirSync(dir).filter((name) => name.endsWith(".events"));
@@ -27,7 +27,7 @@ test("every log folds to what the server has", (t) => {
   t.diagnostic(`${logs.length} logs, ${blocks} blocks`);
 });
 
-test("what a later event does not change stays the same object", () => {
+test("unchanged blocks stay the same objects", () => {
   const folder = new Folder();
   for (const id of ["a", "b"]) folder.add(event("block_start", { block: text(id, "") }));
   folder.add(event("block_start", { block: text("c", "") }, "sub"));
@@ -38,11 +38,11 @@ test("what a later event does not change stays the same object", () => {
   assert.notEqual(after, before);
   assert.equal(after[1], before[1], "the other conversation");
   assert.equal(after[0]?.blocks[0], before[0]?.blocks[0], "the other block");
-  assert.equal((before[0]?.blocks[1] as { content: string }).content, "", "what was shown before");
+  assert.equal((before[0]?.blocks[1] as { content: string }).content, "", "the earlier state");
   assert.equal((after[0]?.blocks[1] as { content: string }).content, "hello");
 });
 
-test("updates change what the type of the block has", () => {
+test("updates change only fields of the block's type", () => {
   const createdAt = "2026-01-02T03:04:05.000Z";
   const folder = new Folder([{ id: "main", blocks: [
     { id: "call", type: "tool_use", status: "running", createdAt, name: "edit", kind: "edit", title: "Edit a.txt", locations: [{ path: "a.txt" }], input: { a: 1 } },

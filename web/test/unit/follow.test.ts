@@ -56,7 +56,7 @@ test("latest starts at the end of the log, and continues from there", async () =
   assert.equal(requests[1]?.headers.get("Last-Event-ID"), "7");
 });
 
-test("a position that is gone is an error", async () => {
+test("a deleted position is an error", async () => {
   await assert.rejects(followed([problem(410, "position_gone")], { after: 3 }), (e: unknown) => e instanceof OverwinterError && e.code === "position_gone");
 });
 
@@ -69,7 +69,7 @@ test("a connection that is silent is made again", async () => {
   assert.deepEqual(lost, ["Error: the stream was silent for too long"]);
 });
 
-test("a reader that is slow is not silence, and nothing is read in advance for it", async () => {
+test("a slow reader is not mistaken for silence, and nothing is read ahead", async () => {
   let pulled = 0;
   const answer: Answer = (_, signal) => {
     const body = new ReadableStream<Uint8Array>({

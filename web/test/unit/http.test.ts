@@ -13,7 +13,7 @@ test("errors are those of the problem document", async () => {
     assert.deepEqual(error.errors, [{ field: "agent", message: "is required" }]);
     return true;
   });
-  assert.equal(requests.length, 1, "what is refused is not sent again");
+  assert.equal(requests.length, 1, "refused requests are not repeated");
   assert.equal(requests[0]?.headers.get("Authorization"), "Bearer a-key-of-twenty-characters");
 });
 
@@ -48,7 +48,7 @@ test("a session is created again with the same key", async () => {
   assert.equal(requests[0]?.headers.get("Idempotency-Key"), requests[1]?.headers.get("Idempotency-Key"));
 });
 
-test("what could happen twice is sent once", async () => {
+test("requests that are not idempotent are sent once", async () => {
   const { client, requests } = clientOf([unreachable, json({})]);
   await assert.rejects(client.session("ses_1").command("environment/restart"), TypeError);
   assert.equal(requests.length, 1);

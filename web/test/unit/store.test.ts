@@ -41,7 +41,7 @@ test("a queue is in the order in which its prompts run", { timeout: 120_000 }, a
   assert.equal(seen.at(-1), "p2 p3 p1");
 });
 
-test("what could not be read is read again with the next connection", { timeout: 120_000 }, async () => {
+test("failed reads are repeated after the next connection", { timeout: 120_000 }, async () => {
   let broken = true;
   let streams = 0;
   const { client } = clientOf([(request, signal) => {

@@ -56,7 +56,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	b := &talk{
 		Bridge: acpclient.Bridge{
 			Name: acpformat.Command, Noun: "agent", Stderr: stderr, Out: bridge.NewOutput(stdout),
-			Allow: *allow, Silent: "the agent says nothing", Interval: interval,
+			Allow: *allow, Silent: "the agent does not respond", Interval: interval,
 		},
 		model: *model, timeout: *timeout,
 	}
@@ -188,7 +188,7 @@ func (b *talk) Ready(s acpclient.Started) {
 	}
 	if s.Lost != nil {
 		if past := b.notebook.summary(); past != "" {
-			b.preface = append(b.preface, "What was said in this conversation before, which you no longer remember:\n\n"+past)
+			b.preface = append(b.preface, "The earlier part of this conversation, which you no longer remember:\n\n"+past)
 			b.lost = s.Lost
 		}
 	}

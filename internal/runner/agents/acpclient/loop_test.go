@@ -225,7 +225,7 @@ func TestAPromptWaitsForTheAgentAndRunsOnce(t *testing.T) {
 	for n := range acpclient.Notes(append(past, "no note\n"...)) {
 		notes = append(notes, string(n.Type))
 	}
-	require.Equal(t, []string{"ready s1", "begun run_1", "end"}, notes, "the notebook has neither the agent's lines nor what is reported again")
+	require.Equal(t, []string{"ready s1", "begun run_1", "end"}, notes, "the notebook has neither the agent's lines nor repeated reports")
 }
 
 func TestAnAbortedPromptThatWaitsIsNotSent(t *testing.T) {

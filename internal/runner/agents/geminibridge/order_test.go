@@ -161,7 +161,7 @@ func TestMemoryPutsCallsAfterTheirAnswers(t *testing.T) {
 	require.Equal(t, []string{"0 0", "1 1", "4 0"}, ids)
 	require.Equal(t, 5, m.Frames(), "a prompt, a thought, two answers, a call")
 	take(`{"$set":{"messages":[` + answerAB + `,{"id":"9","type":"user","content":"A summary."}]}}`)
-	require.Len(t, m.Messages, 2, "the agent has put a summary in the place of the rest")
+	require.Len(t, m.Messages, 2, "the agent has replaced the rest by a summary")
 }
 
 func TestCommandsAreRead(t *testing.T) {

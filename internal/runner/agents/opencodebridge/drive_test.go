@@ -96,7 +96,7 @@ func TestAPromptThatIsNotAcknowledgedMayBeAtWork(t *testing.T) {
 	require.NotContains(t, out.String(), `"failed"`)
 	require.Error(t, d.turn.unsure)
 	d.look(context.Background())
-	require.NoError(t, d.turn.unsure, "it is at work")
+	require.NoError(t, d.turn.unsure, "it is running")
 	d.event(context.Background(), []byte(`{"type":"session.status","properties":{"sessionID":"ses_1","status":{"type":"busy"}}}`))
 	d.event(context.Background(), []byte(`{"type":"message.updated","properties":{"sessionID":"ses_1","info":{"id":"msg_zz","sessionID":"ses_1","role":"assistant","time":{"created":2,"completed":3}}}}`))
 	d.event(context.Background(), []byte(`{"type":"session.idle","properties":{"sessionID":"ses_1"}}`))

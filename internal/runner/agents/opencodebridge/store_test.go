@@ -85,7 +85,7 @@ func TestASessionThatCannotBeSavedIsTriedAgain(t *testing.T) {
 	require.False(t, s.due(time.Now().Add(maxSaveInterval)), "nothing has changed since")
 	entries, err := os.ReadDir(s.dir)
 	require.NoError(t, err)
-	require.Len(t, entries, 1, "neither a session that was deleted, nor what is left of a write")
+	require.Len(t, entries, 1, "neither a deleted session, nor a partial write")
 	data, err := os.ReadFile(filepath.Join(s.dir, "ses_1.json"))
 	require.NoError(t, err)
 	require.JSONEq(t, `{"overwinter":true,"info":{"id":"ses_1"},"messages":[{"info":{"id":"msg_1"}}]}`, string(data))
