@@ -18,9 +18,9 @@ func (b *harness) abort(in activities.TurnRequest) error {
 	return err
 }
 
-// TestAnAbortReachesTheAgentAtOnce measures from the call to the agent's last output in the run,
+// TestAbortReachesAgentImmediately measures from the call to the agent's last output in the run,
 // and takes the best of many, since the machine may be busy.
-func TestAnAbortReachesTheAgentAtOnce(t *testing.T) {
+func TestAbortReachesAgentImmediately(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)
@@ -45,7 +45,7 @@ func TestAnAbortReachesTheAgentAtOnce(t *testing.T) {
 	require.Contains(t, b.say(t, ready, "recall"), "prompts", "the agent continues")
 }
 
-func TestAnAgentThatIgnoresAnAbortIsKilled(t *testing.T) {
+func TestAgentThatIgnoresAbortIsKilled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)
@@ -69,7 +69,7 @@ const stopped = `for p in /proc/[0-9]*; do
 	case "$(tr '\0' ' ' <$p/cmdline 2>/dev/null)" in *"demo-ag""ent"*) case "$(cat $p/stat)" in *") T "*) echo yes;; esac;; esac
 done; true`
 
-func TestAnAbortInADeadSandboxSaysSo(t *testing.T) {
+func TestAbortInDeadSandboxReportsLoss(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	ready := b.create(t)

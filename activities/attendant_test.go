@@ -93,9 +93,9 @@ func (b *harness) carriedOn(t *testing.T, s activities.SandboxReady) session.Pro
 	return run
 }
 
-// TestAnAttendantRunsThePromptsThatFollow: in their order, both those submitted during a turn and
+// TestAttendantRunsFollowingPrompts: in their order, both those submitted during a turn and
 // later ones, until its worker stops. Then the result lists the runs and the pending prompts.
-func TestAnAttendantRunsThePromptsThatFollow(t *testing.T) {
+func TestAttendantRunsFollowingPrompts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)
@@ -237,11 +237,11 @@ func (b *harness) freezeAt(t *testing.T, step string, after bool) *freezer {
 	return f
 }
 
-// TestAnAttendantThatIsFrozenRunsNoPromptTwice: its worker stops between two of its steps, for
+// TestFrozenAttendantRunsNoPromptTwice: its worker stops between two of its steps, for
 // longer than the timeouts of Temporal and the relay. The workflow ends the attendance, or finds
 // the run that the attendant has claimed and gives it to another worker. When the attendant
 // continues, its writes have no effect.
-func TestAnAttendantThatIsFrozenRunsNoPromptTwice(t *testing.T) {
+func TestFrozenAttendantRunsNoPromptTwice(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		step   string
@@ -307,8 +307,8 @@ func TestAnAttendantThatIsFrozenRunsNoPromptTwice(t *testing.T) {
 	}
 }
 
-// TestAClaimWhoseAnswerIsLostIsMadeAgain: the connection to Postgres ends after the commit, twice.
-func TestAClaimWhoseAnswerIsLostIsMadeAgain(t *testing.T) {
+// TestClaimIsRepeatedAfterLostResponse: the connection to Postgres ends after the commit, twice.
+func TestClaimIsRepeatedAfterLostResponse(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)
@@ -364,9 +364,9 @@ func TestAnAttendedTurnIsHandedOver(t *testing.T) {
 	b.ranOnce(t, third, "one two three four five six seven eight nine ten")
 }
 
-// TestTheEndOfItsTurnIsNoReasonToClaim: an attendant receives notifications about its own commits too.
+// TestAttendantDoesNotClaimForItsOwnTurnEnd: an attendant receives notifications about its own commits too.
 // It checks whether a prompt waits before it locks the session, because the client may be about to send one.
-func TestTheEndOfItsTurnIsNoReasonToClaim(t *testing.T) {
+func TestAttendantDoesNotClaimForItsOwnTurnEnd(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/contract"
 )
 
-func TestHeartbeatsSayWhatAnAttemptWaitsFor(t *testing.T) {
+func TestHeartbeatsNameWhatAttemptWaitsFor(t *testing.T) {
 	t.Parallel()
 	await(t.Context(), "nothing that is reported")()
 	require.Nil(t, awaitedDetails(t.Context()))

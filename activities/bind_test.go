@@ -32,7 +32,7 @@ func (b *harness) keep(values map[string]string) {
 	b.build()
 }
 
-func TestAnAgentIsGivenTheSecretsThatItsProfileNames(t *testing.T) {
+func TestAgentGetsSecretsOfProfile(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.keep(map[string]string{"GITHUB_TOKEN": "named-1234", "ANTHROPIC_API_KEY": "other-1234"})
@@ -51,7 +51,7 @@ func TestAnAgentIsGivenTheSecretsThatItsProfileNames(t *testing.T) {
 }
 
 // The check precedes every prompt, and its error becomes the reason of the failed turn.
-func TestAPromptIsNotDeliveredWithAKeyForAnotherHost(t *testing.T) {
+func TestPromptWithKeyForAnotherHostIsNotDelivered(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.keep(map[string]string{"ANTHROPIC_API_KEY": "sk-1234567890"})

@@ -35,10 +35,10 @@ func (b *harness) pauseOver(t *testing.T) {
 	require.EqualValues(t, 1, tag.RowsAffected())
 }
 
-// TestStartsThatKeepFailingOpenABreaker: with each kind of error that the driver returns while a
+// TestRepeatedStartFailuresOpenBreaker: with each kind of error that the driver returns while a
 // provider is unavailable. The provider is not called until the pause has ended, then one start
 // tries it, and the first success lets all others start, on any worker.
-func TestStartsThatKeepFailingOpenABreaker(t *testing.T) {
+func TestRepeatedStartFailuresOpenBreaker(t *testing.T) {
 	t.Parallel()
 	for _, code := range []driver.Code{driver.Unavailable, driver.Throttled, driver.Timeout} {
 		t.Run(string(code), func(t *testing.T) {
@@ -93,9 +93,9 @@ func TestStartsThatKeepFailingOpenABreaker(t *testing.T) {
 	}
 }
 
-// TestWhatOneSessionIsRefusedOpensNoBreaker: a permanent refusal does not predict the result of
+// TestRefusalsOfOneSessionDoNotOpenBreaker: a permanent refusal does not predict the result of
 // other starts.
-func TestWhatOneSessionIsRefusedOpensNoBreaker(t *testing.T) {
+func TestRefusalsOfOneSessionDoNotOpenBreaker(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	_, err := b.image.Prepare(b.ctx, demo.Name)

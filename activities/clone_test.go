@@ -17,8 +17,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
-// TestCredentialsGoToTheirHostOnly clones from a server that sends git to another one, which asks for a password.
-func TestCredentialsGoToTheirHostOnly(t *testing.T) {
+// TestCredentialsAreSentOnlyToTheirHost clones from a server that sends git to another one, which asks for a password.
+func TestCredentialsAreSentOnlyToTheirHost(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	asked := map[string][]string{} // the passwords that each server received

@@ -50,8 +50,8 @@ func (l *lines) String() string {
 	return l.buf.String()
 }
 
-// TestAClonesFailureIsFinalWhereAnotherWouldFailAlike clones from a git server over HTTP.
-func TestAClonesFailureIsFinalWhereAnotherWouldFailAlike(t *testing.T) {
+// TestPermanentCloneFailureIsNotRetried clones from a git server over HTTP.
+func TestPermanentCloneFailureIsNotRetried(t *testing.T) {
 	t.Parallel()
 	if sharesNetwork(t) {
 		return
@@ -124,7 +124,7 @@ func TestAClonesFailureIsFinalWhereAnotherWouldFailAlike(t *testing.T) {
 }
 
 // A commit that no branch has is fetched by its hash.
-func TestARefMayBeACommitThatNoBranchHas(t *testing.T) {
+func TestRefMayBeCommitOutsideBranches(t *testing.T) {
 	t.Parallel()
 	if sharesNetwork(t) {
 		return

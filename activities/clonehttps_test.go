@@ -186,7 +186,7 @@ type redirect struct {
 	asks    bool   // the other server is reached, and asks for credentials
 }
 
-func TestARedirectOfAGitServerTakesNoCredentialsElsewhere(t *testing.T) {
+func TestGitRedirectDoesNotForwardCredentials(t *testing.T) {
 	t.Parallel()
 	if sharesNetwork(t) {
 		return

@@ -47,8 +47,8 @@ func (b *harness) look(t *testing.T) activities.Reconciled {
 	return found
 }
 
-// TestNothingIsLeftOfAStoppedSession hibernates, wakes and stops a session, with the local Modal.
-func TestNothingIsLeftOfAStoppedSession(t *testing.T) {
+// TestStoppedSessionLeavesNoImages hibernates, wakes and stops a session, with the local Modal.
+func TestStoppedSessionLeavesNoImages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.config.OrphanAge = time.Millisecond
@@ -118,8 +118,8 @@ func TestTheExitImageOfASavedSandboxIsDeleted(t *testing.T) {
 	require.Contains(t, b.images(t), rescued)
 }
 
-// TestAnImageThatACrashHidIsFound: the provider made it, but its id was lost.
-func TestAnImageThatACrashHidIsFound(t *testing.T) {
+// TestImageHiddenByCrashIsFound: the provider made it, but its id was lost.
+func TestImageHiddenByCrashIsFound(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]func(b *harness){
 		"the answer is lost": func(b *harness) {
@@ -163,9 +163,9 @@ func TestAnImageThatACrashHidIsFound(t *testing.T) {
 	}
 }
 
-// TestAnImageThatWasFoundFirstIsNotUsed: a worker that was frozen between the
+// TestImageFoundByCollectorIsNotUsed: a worker that was frozen between the
 // snapshot and its record makes another.
-func TestAnImageThatWasFoundFirstIsNotUsed(t *testing.T) {
+func TestImageFoundByCollectorIsNotUsed(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	s := b.create(t)
@@ -185,8 +185,8 @@ func TestAnImageThatWasFoundFirstIsNotUsed(t *testing.T) {
 	require.Equal(t, []string{b.head(t).SnapshotID}, b.images(t))
 }
 
-// TestASnapshotThatExpiresIsRenewed: its session stays asleep and wakes from the copy.
-func TestASnapshotThatExpiresIsRenewed(t *testing.T) {
+// TestExpiringSnapshotIsRenewed: its session stays asleep and wakes from the copy.
+func TestExpiringSnapshotIsRenewed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.create(t)
@@ -254,9 +254,9 @@ func TestABacklogOfDeletionsIsDrained(t *testing.T) {
 	require.Equal(t, 6, b.look(t).Deleted)
 }
 
-// TestAProviderThatIsAwayIsNotAskedForEveryImage: the retry pauses of the images do not grow,
+// TestUnavailableProviderIsNotAskedForEveryImage: the retry pauses of the images do not grow,
 // because the failure is not theirs.
-func TestAProviderThatIsAwayIsNotAskedForEveryImage(t *testing.T) {
+func TestUnavailableProviderIsNotAskedForEveryImage(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	b.sql(t, `INSERT INTO snapshots (id, session_id, generation, unneeded_at) SELECT 'im-gone-' || n, $1, 1, now() FROM generate_series(1, 3000) n`, b.id)
@@ -271,8 +271,8 @@ func TestAProviderThatIsAwayIsNotAskedForEveryImage(t *testing.T) {
 	require.GreaterOrEqual(t, found.Deleted, 2500, "most were not tried and need not wait")
 }
 
-// TestOnePartOfALookDoesNotKeepItFromTheOthers.
-func TestOnePartOfALookDoesNotKeepItFromTheOthers(t *testing.T) {
+// TestFailedCollectionStepDoesNotBlockOthers.
+func TestFailedCollectionStepDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	dead := b.create(t)

@@ -21,9 +21,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
-// TestAFinalErrorStaysFinalHoweverItIsWrapped: the error passes the SDK's failure converter, and a workflow that
+// TestWrappedFinalErrorStaysFinal: the error passes the SDK's failure converter, and a workflow that
 // would repeat it without end gets it after one attempt.
-func TestAFinalErrorStaysFinalHoweverItIsWrapped(t *testing.T) {
+func TestWrappedFinalErrorStaysFinal(t *testing.T) {
 	t.Parallel()
 	refused := &failure.Error{Code: failure.IllegalState, Message: "generation 1 is not the newest, which is 2"}
 	final := temporal.NewNonRetryableApplicationError(refused.Error(), activities.Fenced, refused)

@@ -18,7 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
 )
 
-func TestCreateRunTwiceAdoptsTheFirstSandbox(t *testing.T) {
+func TestRepeatedCreateAdoptsFirstSandbox(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first := b.create(t)
@@ -28,7 +28,7 @@ func TestCreateRunTwiceAdoptsTheFirstSandbox(t *testing.T) {
 	require.Len(t, listed, 1)
 }
 
-func TestCreateAdoptsASandboxWhoseAnswerWasLost(t *testing.T) {
+func TestCreateAdoptsSandboxAfterLostResponse(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	_, err := b.image.Prepare(b.ctx, demo.Name)
@@ -47,7 +47,7 @@ func TestCreateAdoptsASandboxWhoseAnswerWasLost(t *testing.T) {
 	require.Len(t, listed, 1)
 }
 
-func TestARunnerThatNeverAnswersSpendsItsGeneration(t *testing.T) {
+func TestUnresponsiveRunnerConsumesGeneration(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	b.memory.Handle("overwinter-runner", func(ctx context.Context, p *memsandbox.Proc) int {
@@ -70,7 +70,7 @@ func TestARunnerThatNeverAnswersSpendsItsGeneration(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestAProviderThatIsAwayForAMomentSpendsNothing(t *testing.T) {
+func TestShortProviderOutageConsumesNoGeneration(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	_, err := b.image.Prepare(b.ctx, demo.Name)
@@ -83,7 +83,7 @@ func TestAProviderThatIsAwayForAMomentSpendsNothing(t *testing.T) {
 	require.EqualValues(t, 1, ready.Generation)
 }
 
-func TestACancelledCreateLeavesItsSandboxToTheNext(t *testing.T) {
+func TestSandboxOfCancelledCreateIsAdopted(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	ctx, cancel := context.WithCancel(b.ctx)
@@ -137,7 +137,7 @@ func TestCreateAdoptsASandboxOfAnOlderImage(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestANameThatIsNotOursSpendsTheGenerationAndHoldsNothingUp(t *testing.T) {
+func TestForeignSandboxNameConsumesGeneration(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	foreign := sandbox.NewProvider(b.memory, sandbox.Options{Installation: "another"})
@@ -154,7 +154,7 @@ func TestANameThatIsNotOursSpendsTheGenerationAndHoldsNothingUp(t *testing.T) {
 	require.True(t, b.running(t, theirs.ID()))
 }
 
-func TestTerminateEndsWhatACreateLeftAndMayRunTwice(t *testing.T) {
+func TestTerminateIsIdempotentAndEndsLeftoverSandbox(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	_, err := b.image.Prepare(b.ctx, demo.Name)
@@ -173,7 +173,7 @@ func TestTerminateEndsWhatACreateLeftAndMayRunTwice(t *testing.T) {
 	require.Empty(t, rows)
 }
 
-func TestTerminateInsistsUntilTheProviderSaysSo(t *testing.T) {
+func TestTerminateRetriesUntilProviderConfirms(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	ready := b.create(t)
@@ -211,8 +211,8 @@ func TestATerminationHeartbeats(t *testing.T) {
 	require.True(t, heard, "a lost worker must be noticed before the activity times out")
 }
 
-// TestTerminateNeedsNoDatabaseToEndTheSandboxThatIsNamed: its row is ended when the database answers again.
-func TestTerminateNeedsNoDatabaseToEndTheSandboxThatIsNamed(t *testing.T) {
+// TestTerminateOfNamedSandboxNeedsNoDatabase: its row is ended when the database answers again.
+func TestTerminateOfNamedSandboxNeedsNoDatabase(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	ready := b.create(t)

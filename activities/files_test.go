@@ -48,7 +48,7 @@ func (b *harness) withoutDisk(t *testing.T, ready activities.SandboxReady) activ
 	return fresh
 }
 
-func TestATurnStoresWhatItsAgentWrites(t *testing.T) {
+func TestTurnStoresFilesOfAgent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)
@@ -114,7 +114,7 @@ func TestFilesOfALostCommitAreReportedByTheNextAttempt(t *testing.T) {
 	require.ElementsMatch(t, []string{"created a.txt", "created b.txt"}, b.fileEvents(t))
 }
 
-func TestAFreshSandboxIsComparedWithWhatIsStored(t *testing.T) {
+func TestFreshSandboxIsComparedWithStoredFiles(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)
@@ -130,9 +130,9 @@ func TestAFreshSandboxIsComparedWithWhatIsStored(t *testing.T) {
 	require.Equal(t, failure.NoFile, failure.CodeOf(err))
 }
 
-// TestASealOfAFreshSandboxIsComparedWithWhatIsStored seals a sandbox whose runner never received
+// TestSealOfFreshSandboxIsComparedWithStoredFiles seals a sandbox whose runner never received
 // the list of stored files.
-func TestASealOfAFreshSandboxIsComparedWithWhatIsStored(t *testing.T) {
+func TestSealOfFreshSandboxIsComparedWithStoredFiles(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)

@@ -52,8 +52,8 @@ func TestABacklogIsCommittedInPieces(t *testing.T) {
 	require.Less(t, len(b.of(t, in.RunID, "text_delta")), 20_000, "deltas that are committed together are joined")
 }
 
-// TestATurnWhoseEventsTheStoreRefusesFails: the same events would always be refused.
-func TestATurnWhoseEventsTheStoreRefusesFails(t *testing.T) {
+// TestTurnFailsIfStoreRefusesEvents: the same events would always be refused.
+func TestTurnFailsIfStoreRefusesEvents(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in := b.claim(t, b.create(t), "hello")

@@ -114,9 +114,9 @@ func (b *harness) logged(t *testing.T, runID string) string {
 
 const completedLine = `{"type":"result","runId":%q,"outcome":"completed"}`
 
-// TestARunThatIsOverEndsAlthoughItsRunnerNeverSaysThatItHasFlushed: the link is kept alive, so only
+// TestEndedRunCompletesWithoutFlushOfRunner: the link is kept alive, so only
 // the timeout ends the wait.
-func TestARunThatIsOverEndsAlthoughItsRunnerNeverSaysThatItHasFlushed(t *testing.T) {
+func TestEndedRunCompletesWithoutFlushOfRunner(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	b.config.FlushTimeout = 100 * time.Millisecond
@@ -140,9 +140,9 @@ func TestARunThatIsOverEndsAlthoughItsRunnerNeverSaysThatItHasFlushed(t *testing
 	require.Equal(t, session.OutcomeCompleted, result.Outcome)
 }
 
-// TestARunEndsIfAFrameDoesNotFollowTheOneBefore: the number of a frame is the position of its run.
+// TestRunEndsOnFrameGap: the number of a frame is the position of its run.
 // After the highest number no further frame was read, and only an abort ended the run.
-func TestARunEndsIfAFrameDoesNotFollowTheOneBefore(t *testing.T) {
+func TestRunEndsOnFrameGap(t *testing.T) {
 	t.Parallel()
 	for name, no := range map[string]int64{"the highest number": math.MaxInt64, "one is missing": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -186,9 +186,9 @@ func TestARunIsBoundedInLines(t *testing.T) {
 	require.EqualValues(t, turn.MaxFrames-1, b.run(t, in.RunID).LastFrame)
 }
 
-// TestARunEndsIfItsRunnerLeavesGapsInTranscripts: an attempt after a gap asks its runner for the
+// TestRunEndsOnRepeatedTranscriptGaps: an attempt after a gap asks its runner for the
 // segments after the stored end. A forged runner left the same gap in every attempt, without end.
-func TestARunEndsIfItsRunnerLeavesGapsInTranscripts(t *testing.T) {
+func TestRunEndsOnRepeatedTranscriptGaps(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	ready := b.create(t)
@@ -237,9 +237,9 @@ func TestARunContinuesAfterAGapInATranscript(t *testing.T) {
 	require.Equal(t, []transcript.Position{{Path: "/root/t", Version: 1, Size: 14}}, positions)
 }
 
-// TestASessionSleepsAlthoughItsSealsLeaveGaps: a seal that failed because of a gap was repeated
+// TestSessionHibernatesDespiteTranscriptGapsInSeals: a seal that failed because of a gap was repeated
 // without end.
-func TestASessionSleepsAlthoughItsSealsLeaveGaps(t *testing.T) {
+func TestSessionHibernatesDespiteTranscriptGapsInSeals(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	ready := b.create(t)
@@ -344,8 +344,8 @@ func TestAWorkspaceIsReportedAsTooLargeOnceInATurn(t *testing.T) {
 	require.Equal(t, 1, strings.Count(b.logged(t, in.RunID), "workspace_too_large"))
 }
 
-// TestARunThatItsRunnerReportsAsInterruptedEndsAfterAPause: if its prompt is to run again, the next run may end in the same way.
-func TestARunThatItsRunnerReportsAsInterruptedEndsAfterAPause(t *testing.T) {
+// TestRunReportedAsInterruptedEndsAfterPause: if its prompt is to run again, the next run may end in the same way.
+func TestRunReportedAsInterruptedEndsAfterPause(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	b.config.InterruptedPause = 500 * time.Millisecond
@@ -359,9 +359,9 @@ func TestARunThatItsRunnerReportsAsInterruptedEndsAfterAPause(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(began), b.config.InterruptedPause)
 }
 
-// TestASealThatIsForgedIsBounded: the report of a restore is stored as an event and in the
+// TestForgedSealIsBounded: the report of a restore is stored as an event and in the
 // workflow's history. The history refuses many megabytes, so the session could not wake.
-func TestASealThatIsForgedIsBounded(t *testing.T) {
+func TestForgedSealIsBounded(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	ready := b.create(t)

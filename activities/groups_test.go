@@ -9,9 +9,9 @@ import (
 	"github.com/overwinter-dev/overwinter/activities"
 )
 
-// TestControlHasTheActivitiesOfItsGroups: an activity that two groups had at the same depth would be missing. Workflows that are
+// TestControlHasActivitiesOfAllGroups: an activity that two groups had at the same depth would be missing. Workflows that are
 // open, and recorded histories, call activities by these names.
-func TestControlHasTheActivitiesOfItsGroups(t *testing.T) {
+func TestControlHasActivitiesOfAllGroups(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{
 		"AbortRun", "AnnounceDeadline",

@@ -23,9 +23,9 @@ func (installed) Name() string { return "installed" }
 
 func (i installed) Installation() agent.Installation { return agent.Installation{Commands: i.commands} }
 
-// TestAForkWithAnotherAgentHasItInstalled restores such a fork until its agent can be installed,
+// TestForkWithAnotherAgentInstallsIt restores such a fork until its agent can be installed,
 // and one more time.
-func TestAForkWithAnotherAgentHasItInstalled(t *testing.T) {
+func TestForkWithAnotherAgentInstallsIt(t *testing.T) {
 	t.Parallel()
 	b := asleep(t, nil)
 	head := b.head(t)

@@ -13,9 +13,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestATurnWhoseCommitIsStuckIsHandedOver holds the lock of the session's row while a turn commits:
+// TestTurnWithStuckCommitIsHandedOver holds the lock of the session's row while a turn commits:
 // its attempt ends by itself, and the next one finishes the turn once the lock is free.
-func TestATurnWhoseCommitIsStuckIsHandedOver(t *testing.T) {
+func TestTurnWithStuckCommitIsHandedOver(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.config.TurnStall = 500 * time.Millisecond
@@ -46,9 +46,9 @@ func TestATurnWhoseCommitIsStuckIsHandedOver(t *testing.T) {
 	require.Len(t, b.of(t, in.RunID, "turn_end"), 1)
 }
 
-// TestATurnWhoseDeliveryIsStuckIsHandedOver: the runner does not read the prompt. The attempt ends by itself, and the next
+// TestTurnWithStuckDeliveryIsHandedOver: the runner does not read the prompt. The attempt ends by itself, and the next
 // one delivers it, once.
-func TestATurnWhoseDeliveryIsStuckIsHandedOver(t *testing.T) {
+func TestTurnWithStuckDeliveryIsHandedOver(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.config.TurnStall = 500 * time.Millisecond
@@ -69,8 +69,8 @@ func TestATurnWhoseDeliveryIsStuckIsHandedOver(t *testing.T) {
 	require.Len(t, b.of(t, in.RunID, "turn_end"), 1)
 }
 
-// TestWaitingForTheAgentIsProgress runs an agent that is silent for longer than a turn may stall.
-func TestWaitingForTheAgentIsProgress(t *testing.T) {
+// TestWaitingForAgentCountsAsProgress runs an agent that is silent for longer than a turn may stall.
+func TestWaitingForAgentCountsAsProgress(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.config.TurnStall = 4 * time.Second // a busy machine does not take as long for anything else

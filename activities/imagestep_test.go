@@ -28,7 +28,7 @@ func (p slowImage) Prepare(ctx context.Context, agent string) (string, error) {
 	return p.preparer.Prepare(ctx, agent)
 }
 
-func TestAnImageThatTakesLongIsAStepOfTheStart(t *testing.T) {
+func TestSlowImageIsShownAsStartStep(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.create(t)

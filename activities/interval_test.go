@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestHeartbeatsAreNoMoreThanTheirTimeoutNeeds(t *testing.T) {
+func TestHeartbeatsAreSpacedByTimeout(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, 6*time.Second, heartbeatInterval(18*time.Second)) // of a turn
 	for timeout := time.Second; timeout < time.Minute; timeout += time.Second {

@@ -13,7 +13,7 @@ import (
 
 // A sandbox that was made before the key of the installation was replaced still answers to workers that have
 // both, and so does one that a release without key ids made.
-func TestASandboxOutlivesTheKeyThatItWasMadeUnder(t *testing.T) {
+func TestSandboxSurvivesKeyRotation(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)
@@ -37,7 +37,7 @@ func TestASandboxOutlivesTheKeyThatItWasMadeUnder(t *testing.T) {
 	require.ErrorContains(t, err, "another key", "without the previous key it cannot be reached")
 }
 
-func TestASandboxOfAReleaseWithoutKeyIDsIsReached(t *testing.T) {
+func TestSandboxOfReleaseWithoutKeyIDsIsReachable(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.config.Keys = plainKeys{b.config.Keys.(*secret.Keyring)}

@@ -38,7 +38,7 @@ func (b *harness) printed(t *testing.T, runID string) string {
 	return out.String()
 }
 
-func TestAProfileIsInTheSandboxBeforeTheAgentIs(t *testing.T) {
+func TestProfileIsWrittenBeforeAgentStarts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.profile(t, profile.Profile{Name: "p", Spec: profile.Spec{

@@ -42,7 +42,7 @@ func (b *harness) fill(t *testing.T, ready activities.SandboxReady) {
 	require.NoError(t, err)
 }
 
-func TestAPromptWhoseSandboxExceedsItsDiskFails(t *testing.T) {
+func TestPromptFailsIfSandboxExceedsDisk(t *testing.T) {
 	t.Parallel()
 	b, dir := setupLimited(t, box.Limits{Disk: 128 << 20})
 	ready := b.create(t)
@@ -75,7 +75,7 @@ func TestAPromptWhoseSandboxExceedsItsDiskFails(t *testing.T) {
 	}, waitLimit, 10*time.Millisecond, "its files are deleted")
 }
 
-func TestTheReconcilerReportsWhichLimitASandboxExceeded(t *testing.T) {
+func TestReconcilerNamesExceededLimit(t *testing.T) {
 	t.Parallel()
 	b, _ := setupLimited(t, box.Limits{Disk: 128 << 20})
 	ready := b.create(t)

@@ -22,7 +22,7 @@ func (b *harness) attaches() int {
 	return n
 }
 
-func TestATurnGoesOverTheLinkOfTheOneBefore(t *testing.T) {
+func TestTurnReusesLinkOfPreviousTurn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)
@@ -43,7 +43,7 @@ func TestATurnGoesOverTheLinkOfTheOneBefore(t *testing.T) {
 	require.Equal(t, 2, b.attaches())
 }
 
-func TestALinkThatBreaksBetweenTurnsCostsNothing(t *testing.T) {
+func TestLinkBrokenBetweenTurnsIsReplaced(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)
@@ -58,9 +58,9 @@ func TestALinkThatBreaksBetweenTurnsCostsNothing(t *testing.T) {
 	require.Equal(t, "two", b.said(t, in.RunID))
 }
 
-// TestASandboxThatDiesBetweenTurnsHasNotHadTheNextPrompt: the broken link of the previous turn must
+// TestPromptIsNotDeliveredToSandboxThatDiedBetweenTurns: the broken link of the previous turn must
 // not make the delivery of the next prompt unknown.
-func TestASandboxThatDiesBetweenTurnsHasNotHadTheNextPrompt(t *testing.T) {
+func TestPromptIsNotDeliveredToSandboxThatDiedBetweenTurns(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)
@@ -71,7 +71,7 @@ func TestASandboxThatDiesBetweenTurnsHasNotHadTheNextPrompt(t *testing.T) {
 	requireType(t, activities.PromptNotDelivered, err)
 }
 
-func TestNoLinkIsKeptAfterTheEndOfAWorker(t *testing.T) {
+func TestStoppedWorkerKeepsNoLinks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)

@@ -65,7 +65,7 @@ func serveOnHostPort(t *testing.T, body string) (url string) {
 	return "http://" + listener.Addr().String()
 }
 
-func TestABaseURLOnThisMachineLeadsThereFromItsSandbox(t *testing.T) {
+func TestLoopbackBaseURLIsReachableFromSandbox(t *testing.T) {
 	t.Parallel()
 	if sharesNetwork(t) {
 		return
@@ -89,7 +89,7 @@ func TestABaseURLOnThisMachineLeadsThereFromItsSandbox(t *testing.T) {
 	require.Contains(t, printed, `{ "baseURL": "https://api.example.com" }`, "byte by byte")
 }
 
-func TestABaseURLOnAPortOutOfReachFailsTheTurnAtOnce(t *testing.T) {
+func TestBaseURLOnClosedPortFailsTurnImmediately(t *testing.T) {
 	t.Parallel()
 	if sharesNetwork(t) {
 		return
@@ -109,7 +109,7 @@ func TestABaseURLOnAPortOutOfReachFailsTheTurnAtOnce(t *testing.T) {
 	}
 }
 
-func TestARepositoryOnAPortOutOfReachFailsTheSetupAtOnce(t *testing.T) {
+func TestRepositoryOnClosedPortFailsSetupImmediately(t *testing.T) {
 	t.Parallel()
 	if sharesNetwork(t) {
 		return

@@ -62,10 +62,10 @@ func (s *statements) SandboxesSeen(ctx context.Context, seen []session.SandboxSe
 	return s.Store.SandboxesSeen(ctx, seen)
 }
 
-// TestReconcileLooksAtFiftyThousandSandboxes uses a server of Modal's protocol through Modal's SDK.
+// TestReconcileHandlesFiftyThousandSandboxes uses a server of Modal's protocol through Modal's SDK.
 // The number of calls and statements is bounded, unchanged rows are not written, and the memory in
 // use grows with the number of sandboxes by no more than their hashes.
-func TestReconcileLooksAtFiftyThousandSandboxes(t *testing.T) { //nolint:paralleltest // it measures memory
+func TestReconcileHandlesFiftyThousandSandboxes(t *testing.T) { //nolint:paralleltest // it measures memory
 	peak := func(sandboxes int) int64 {
 		const orphans, moved = 20, 20
 		b := setupMemory(t)
@@ -126,10 +126,10 @@ func TestReconcileLooksAtFiftyThousandSandboxes(t *testing.T) { //nolint:paralle
 	require.Less(t, many-few, int64(4<<20), "memory per sandbox that is listed: %d bytes", (many-few)/40_000)
 }
 
-// TestAPageOfTheListFails: the SDK retries a page that fails or takes too long. If it keeps
+// TestReconcileSurvivesFailedListPage: the SDK retries a page that fails or takes too long. If it keeps
 // failing, the sandboxes listed before it are ended, and so are those named by rows; the health of
 // the others stays unknown.
-func TestAPageOfTheListFails(t *testing.T) {
+func TestReconcileSurvivesFailedListPage(t *testing.T) {
 	t.Parallel()
 	const sandboxes, orphans, moved = 1000, 5, 5
 	for name, fault := range map[string]struct {
@@ -174,9 +174,9 @@ func TestAPageOfTheListFails(t *testing.T) {
 	}
 }
 
-// TestSandboxesThatCannotBeEndedDelayNoOther: there are more of them than parallel calls, and they
+// TestFailedTerminationsDoNotDelayOthers: there are more of them than parallel calls, and they
 // are listed first.
-func TestSandboxesThatCannotBeEndedDelayNoOther(t *testing.T) {
+func TestFailedTerminationsDoNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	const sandboxes, orphans, stuck = 500, 100, 40
 	b := setupMemory(t)

@@ -28,7 +28,7 @@ func (b *harness) mask(name, value string) {
 // The agent prints a key word by word, one frame each, and the worker is lost after each commit
 // that holds back a part of it. The committed events show at most a third of the key, and no other
 // text is lost.
-func TestAKeyThatIsSplitOverFramesIsMaskedAlthoughItsWorkerIsLost(t *testing.T) {
+func TestSplitKeyIsMaskedAfterWorkerLoss(t *testing.T) {
 	t.Parallel()
 	const key = "correct horse battery staple of nine words in all"
 	b := setup(t)
@@ -90,7 +90,7 @@ func TestAKeyThatIsSplitOverFramesIsMaskedAlthoughItsWorkerIsLost(t *testing.T) 
 	require.Contains(t, string(files[0].Data), key, "the agent's own memory stays exact")
 }
 
-func TestWhatAnAgentEndsWithIsMasked(t *testing.T) {
+func TestEndReasonIsMasked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.mask("TOKEN", "not-to-be-seen-1234")

@@ -553,22 +553,22 @@ const purgeStride = 60
 
 var allFaults = flag.Bool("all-faults", false, "have a fault in every step of a purge, instead of some that are selected at random")
 
-// TestAPurgeIsCompletedWhereverItsWorkerIsKilled kills the worker of a purge at steps of it, one in each purge, and has another worker
+// TestAPurgeIsCompletedAfterWorkerKill kills the worker of a purge at steps of it, one in each purge, and has another worker
 // complete the purge.
-func TestAPurgeIsCompletedWhereverItsWorkerIsKilled(t *testing.T) {
+func TestAPurgeIsCompletedAfterWorkerKill(t *testing.T) {
 	t.Parallel()
 	testPurgeSteps(t, kills)
 }
 
-// TestAPurgeIsCompletedWhicheverAnswerIsLost lets steps of a purge fail, one in each purge, although they had their effect.
-func TestAPurgeIsCompletedWhicheverAnswerIsLost(t *testing.T) {
+// TestAPurgeIsCompletedAfterLostResponse lets steps of a purge fail, one in each purge, although they had their effect.
+func TestAPurgeIsCompletedAfterLostResponse(t *testing.T) {
 	t.Parallel()
 	testPurgeSteps(t, loses)
 }
 
-// TestAPurgeIsCompletedWhereverItsWorkerIsFrozen freezes the worker of a purge at steps of it, one in each purge, has another worker
+// TestAPurgeIsCompletedAfterWorkerFreeze freezes the worker of a purge at steps of it, one in each purge, has another worker
 // complete the purge, and lets the first one continue.
-func TestAPurgeIsCompletedWhereverItsWorkerIsFrozen(t *testing.T) {
+func TestAPurgeIsCompletedAfterWorkerFreeze(t *testing.T) {
 	t.Parallel()
 	testPurgeSteps(t, freezes)
 }

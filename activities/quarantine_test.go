@@ -188,7 +188,7 @@ func (b *harness) requireQuarantined(t *testing.T, ready activities.SandboxReady
 
 // When the deadly frame arrives, the first attempt has stored the earlier frames. The frames in
 // between may or may not be read with it; either way the second loss counts at the same position.
-func TestARunWhoseFramesEndTwoWorkersIsQuarantined(t *testing.T) {
+func TestRunIsQuarantinedAfterTwoWorkerLosses(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)
@@ -205,7 +205,7 @@ func TestARunWhoseFramesEndTwoWorkersIsQuarantined(t *testing.T) {
 	require.Equal(t, "before it", b.said(t, in.RunID), "what came before is kept")
 }
 
-func TestARunThatMakesTwoWorkersPanicIsQuarantined(t *testing.T) {
+func TestRunIsQuarantinedAfterTwoPanics(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)
@@ -221,7 +221,7 @@ func TestARunThatMakesTwoWorkersPanicIsQuarantined(t *testing.T) {
 
 // A long turn survives the loss of its workers, which are killed while it prints, while it is
 // silent, twice at the same position, and right after they attach; another one is stopped.
-func TestAnInnocentTurnOutlivesItsWorkers(t *testing.T) {
+func TestUnrelatedTurnIsNotQuarantined(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)
@@ -288,7 +288,7 @@ func (b *harness) toolsOf(t *testing.T, runID string) []string {
 
 // The agent prints a key word by word, one frame each, and the worker's process is killed once the
 // first is committed.
-func TestAKeyThatIsSplitOverFramesIsMaskedAlthoughItsWorkerIsKilled(t *testing.T) {
+func TestSplitKeyIsMaskedAfterWorkerKill(t *testing.T) {
 	t.Parallel()
 	const key = "correct horse battery staple"
 	b := setup(t)

@@ -31,7 +31,7 @@ func (b *harness) answer(t *testing.T, q question.Question) {
 	require.NoError(t, err)
 }
 
-func TestAnAnswerGivenWithoutAWorkerIsHandedOver(t *testing.T) {
+func TestAnswerGivenWithoutWorkerIsDelivered(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in, turn, q := b.asked(t)
@@ -45,8 +45,8 @@ func TestAnAnswerGivenWithoutAWorkerIsHandedOver(t *testing.T) {
 	require.Contains(t, b.printed(t, in.RunID), "Green")
 }
 
-// TestAnAnswerSentToABrokenLinkIsSentAgain: the row says that the agent has it, but it does not.
-func TestAnAnswerSentToABrokenLinkIsSentAgain(t *testing.T) {
+// TestAnswerLostInBrokenLinkIsResent: the row says that the agent has it, but it does not.
+func TestAnswerLostInBrokenLinkIsResent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in, turn, q := b.asked(t)
@@ -61,7 +61,7 @@ func TestAnAnswerSentToABrokenLinkIsSentAgain(t *testing.T) {
 	require.Contains(t, b.printed(t, in.RunID), "Green")
 }
 
-func TestAnUnansweredQuestionEndsInTime(t *testing.T) {
+func TestUnansweredQuestionExpires(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, err := b.db.SessionPatch(b.ctx, b.id, session.Patch{Options: &session.Options{QuestionTimeout: session.Duration(time.Second)}})

@@ -28,7 +28,7 @@ func (b *harness) age(t *testing.T) {
 	b.sql(t, `UPDATE sandboxes SET reserved_at = reserved_at - interval '1 hour'`)
 }
 
-func TestReconcileLeavesAloneWhatIsAsItShouldBe(t *testing.T) {
+func TestReconcileLeavesHealthySessionsAlone(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	ready := b.create(t)
@@ -53,7 +53,7 @@ func TestReconcileLeavesAloneWhatIsAsItShouldBe(t *testing.T) {
 	require.Empty(t, b.signals.all())
 }
 
-func TestReconcileReportsTheDeadOnceALook(t *testing.T) {
+func TestReconcileReportsDeadSandboxesOncePerPass(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	ready := b.create(t)
@@ -72,7 +72,7 @@ func TestReconcileReportsTheDeadOnceALook(t *testing.T) {
 	require.Equal(t, session.SandboxUnhealthy, s.Sandbox.Status)
 }
 
-func TestReconcileRevivesAWorkflowThatIsGone(t *testing.T) {
+func TestReconcileRevivesMissingWorkflow(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	b.create(t)
@@ -96,7 +96,7 @@ func TestReconcileRevivesAWorkflowThatIsGone(t *testing.T) {
 	}
 }
 
-func TestReconcileRemindsAWorkflowOfARunThatItHasForgotten(t *testing.T) {
+func TestReconcileSignalsWorkflowWithoutItsRun(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	in := b.claim(t, b.create(t), "forgotten")
@@ -116,7 +116,7 @@ func TestReconcileRemindsAWorkflowOfARunThatItHasForgotten(t *testing.T) {
 	require.Equal(t, 1, found.Revived)
 }
 
-func TestReconcileAsksBeforeItCallsASandboxDead(t *testing.T) {
+func TestReconcileConfirmsDeathWithProvider(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	b.create(t)
@@ -150,7 +150,7 @@ func TestReconcileTerminatesOrphans(t *testing.T) {
 	require.Equal(t, activities.Reconciled{}, found)
 }
 
-func TestReconcileTerminatesTheSandboxOfASessionThatHasMovedOn(t *testing.T) {
+func TestReconcileTerminatesSandboxOfOlderGeneration(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	ready := b.create(t)
@@ -167,9 +167,9 @@ func TestReconcileTerminatesTheSandboxOfASessionThatHasMovedOn(t *testing.T) {
 	require.False(t, b.running(t, ready.SandboxID))
 }
 
-// TestReconcileSparesASandboxThatIsMadeWhileItLooks: its row is written after the rows are read and
+// TestReconcileSparesSandboxCreatedDuringPass: its row is written after the rows are read and
 // before the listing.
-func TestReconcileSparesASandboxThatIsMadeWhileItLooks(t *testing.T) {
+func TestReconcileSparesSandboxCreatedDuringPass(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	_, err := b.image.Prepare(b.ctx, demo.Name)
@@ -188,7 +188,7 @@ func TestReconcileSparesASandboxThatIsMadeWhileItLooks(t *testing.T) {
 	require.True(t, b.running(t, made.SandboxID))
 }
 
-func TestReconcileTerminatesNothingWhileTheProviderIsAway(t *testing.T) {
+func TestReconcileTerminatesNothingDuringProviderOutage(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	ready := b.create(t)
@@ -205,7 +205,7 @@ func TestReconcileTerminatesNothingWhileTheProviderIsAway(t *testing.T) {
 	require.Empty(t, b.signals.all())
 }
 
-func TestReconcileShowsNoSandboxAsReadyThatIsNot(t *testing.T) {
+func TestReconcileCorrectsSandboxHealth(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	b.create(t)
@@ -217,7 +217,7 @@ func TestReconcileShowsNoSandboxAsReadyThatIsNot(t *testing.T) {
 	require.Equal(t, session.SandboxStarting, s.Sandbox.Status)
 }
 
-func TestReconcileDeletesSnapshotsOnlyWhenNothingNeedsThem(t *testing.T) {
+func TestReconcileDeletesOnlyUnneededSnapshots(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	_, err := b.db.Installation(b.ctx)

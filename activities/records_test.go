@@ -16,7 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestAClaimMadeTwiceIsGrantedTwice(t *testing.T) {
+func TestRepeatedClaimIsGranted(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	in := b.claim(t, b.create(t), "claimed")
@@ -33,7 +33,7 @@ func TestAClaimMadeTwiceIsGrantedTwice(t *testing.T) {
 	require.Equal(t, in.RunID, verdict.HeldBy)
 }
 
-func TestARunThatWasNeverClaimedReturnsItsPrompt(t *testing.T) {
+func TestUnclaimedRunReturnsPrompt(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	in := b.claim(t, b.create(t), "claimed")
@@ -63,7 +63,7 @@ func TestCancelEndsEveryPromptOnce(t *testing.T) {
 	require.NoError(t, err, "a worker that still believes in it reports its end")
 }
 
-func TestARunThatIsOverKeepsItsOutcome(t *testing.T) {
+func TestEndedRunKeepsOutcome(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in := b.claim(t, b.create(t), "done")
@@ -74,9 +74,9 @@ func TestARunThatIsOverKeepsItsOutcome(t *testing.T) {
 	require.Equal(t, session.OutcomeCompleted, b.run(t, in.RunID).Outcome)
 }
 
-// TestAnEndThatOnlyTheLogHasIsKept: the worker was lost between the last frame and the outcome, and
+// TestEndRecordedOnlyInLogIsKept: the worker was lost between the last frame and the outcome, and
 // the sandbox afterwards.
-func TestAnEndThatOnlyTheLogHasIsKept(t *testing.T) {
+func TestEndRecordedOnlyInLogIsKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in := b.claim(t, b.create(t), "done")
@@ -114,9 +114,9 @@ func (b *harness) token(t *testing.T, keys activities.Keys, generation int64) st
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// TestNoSecretIsStoredWhereItCanBeRead looks for the text of a prompt and the token of the runner
+// TestSecretsAreNotStoredInClearText looks for the text of a prompt and the token of the runner
 // in the inputs and results that Temporal stores, and in every command line.
-func TestNoSecretIsStoredWhereItCanBeRead(t *testing.T) {
+func TestSecretsAreNotStoredInClearText(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var kept []any // inputs and results of activities
@@ -144,9 +144,9 @@ func TestNoSecretIsStoredWhereItCanBeRead(t *testing.T) {
 	}
 }
 
-// TestMessagesHaveNoRoomForText: no field of an activity's input or result can hold the content of
+// TestSignalsCarryNoText: no field of an activity's input or result can hold the content of
 // a prompt, an event or a file.
-func TestMessagesHaveNoRoomForText(t *testing.T) {
+func TestSignalsCarryNoText(t *testing.T) {
 	t.Parallel()
 	var walk func(at string, typ reflect.Type)
 	walk = func(at string, typ reflect.Type) {

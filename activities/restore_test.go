@@ -37,7 +37,7 @@ func asleep(t *testing.T, atSnapshot func(b *harness, sandboxID string) error) *
 	return b
 }
 
-func TestARestoreThatMatchesIsFull(t *testing.T) {
+func TestMatchingRestoreIsFull(t *testing.T) {
 	t.Parallel()
 	b := asleep(t, nil)
 	first, err := b.restore(2)
@@ -52,9 +52,9 @@ func TestARestoreThatMatchesIsFull(t *testing.T) {
 	require.Contains(t, answer, "my name is Robin")
 }
 
-// TestASnapshotOfAnotherBuildWakes: a deploy that changes the protocol between worker and runner
+// TestSnapshotOfAnotherBuildIsRestored: a deploy that changes the protocol between worker and runner
 // must not prevent sessions from waking.
-func TestASnapshotOfAnotherBuildWakes(t *testing.T) {
+func TestSnapshotOfAnotherBuildIsRestored(t *testing.T) {
 	t.Parallel()
 	for name, build := range map[string]string{"older": "older", "unknown": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestASnapshotOfAnotherBuildWakes(t *testing.T) {
 	}
 }
 
-func TestAnAgentFileThatChangedIsPutBackAndTheRestoreIsNotFull(t *testing.T) {
+func TestChangedAgentFileIsReplacedAndRestoreIsPartial(t *testing.T) {
 	t.Parallel()
 	b := asleep(t, func(b *harness, id string) error {
 		_, err := b.provider.Open(id).Run(b.ctx, runOf(`for f in $(find /root/.overwinter-demo -name '*.jsonl'); do echo '{}' > $f; done`))
@@ -103,7 +103,7 @@ func TestAnAgentFileThatChangedIsPutBackAndTheRestoreIsNotFull(t *testing.T) {
 	require.Contains(t, b.say(t, ready, "recall"), "my name is Robin", "the stored transcript took its place")
 }
 
-func TestASnapshotThatWasDeletedLeavesTheMemory(t *testing.T) {
+func TestDeletedSnapshotKeepsAgentMemory(t *testing.T) {
 	t.Parallel()
 	b := asleep(t, nil)
 	require.NoError(t, b.provider.DeleteImage(b.ctx, b.head(t).SnapshotID))
@@ -114,7 +114,7 @@ func TestASnapshotThatWasDeletedLeavesTheMemory(t *testing.T) {
 	require.Contains(t, b.say(t, ready, "recall"), "my name is Robin")
 }
 
-func TestASandboxThatLivesAfterAFailedSaveIsTakenUpAgain(t *testing.T) {
+func TestSandboxIsResumedAfterFailedSave(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first := b.create(t)
@@ -136,9 +136,9 @@ func TestASandboxThatLivesAfterAFailedSaveIsTakenUpAgain(t *testing.T) {
 	require.True(t, saved.Verified)
 }
 
-// TestASandboxThatWasSavedIsNotTakenUpAgain: its generation has its bundle, so later work would
+// TestSavedSandboxIsNotResumed: its generation has its bundle, so later work would
 // never be saved.
-func TestASandboxThatWasSavedIsNotTakenUpAgain(t *testing.T) {
+func TestSavedSandboxIsNotResumed(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	first := b.create(t)
@@ -189,8 +189,8 @@ func TestARunningSandboxSurvivesOneFailedCall(t *testing.T) {
 	require.Contains(t, b.say(t, ready, "recall"), "3 prompts")
 }
 
-// TestASandboxWhoseRunnerIsFrozenIsSavedBeforeItIsEnded: saving files does not need the runner.
-func TestASandboxWhoseRunnerIsFrozenIsSavedBeforeItIsEnded(t *testing.T) {
+// TestSandboxWithFrozenRunnerIsSavedBeforeTermination: saving files does not need the runner.
+func TestSandboxWithFrozenRunnerIsSavedBeforeTermination(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
 	b.transit(t, session.EventHibernate)
@@ -213,10 +213,10 @@ func TestASandboxWhoseRunnerIsFrozenIsSavedBeforeItIsEnded(t *testing.T) {
 	require.True(t, saved.Verified)
 }
 
-// TestOnlyWhatIsUnsavedIsSavedInError: of the sandboxes of a session in error, only the one that it
+// TestOnlyUnsavedSandboxIsSavedInError: of the sandboxes of a session in error, only the one that it
 // has worked in is saved, and only once. The sandbox of an incomplete restore is not a state of the
 // session.
-func TestOnlyWhatIsUnsavedIsSavedInError(t *testing.T) {
+func TestOnlyUnsavedSandboxIsSavedInError(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
 	request := b.saveRequest(second)
@@ -236,9 +236,9 @@ func TestOnlyWhatIsUnsavedIsSavedInError(t *testing.T) {
 	require.Equal(t, second.Generation, b.head(t).Generation)
 }
 
-// TestASandboxThatIsFencedOffIsSavedBeforeItIsEnded: the next generation was reserved, for example
+// TestFencedSandboxIsSavedBeforeTermination: the next generation was reserved, for example
 // by a worker of the previous version.
-func TestASandboxThatIsFencedOffIsSavedBeforeItIsEnded(t *testing.T) {
+func TestFencedSandboxIsSavedBeforeTermination(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
 	require.NoError(t, b.db.GenerationReserve(b.ctx, b.id, 3, "any"))
@@ -254,9 +254,9 @@ func TestASandboxThatIsFencedOffIsSavedBeforeItIsEnded(t *testing.T) {
 	require.Equal(t, saved.BundleID, b.head(t).ID)
 }
 
-// TestUnsavedWorkOfASandboxThatDiedIsRescued: for example one that dies while its session is in
+// TestUnsavedWorkOfDeadSandboxIsRescued: for example one that dies while its session is in
 // error.
-func TestUnsavedWorkOfASandboxThatDiedIsRescued(t *testing.T) {
+func TestUnsavedWorkOfDeadSandboxIsRescued(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
 	require.NoError(t, b.provider.Open(second.SandboxID).Terminate(b.ctx))
@@ -267,9 +267,9 @@ func TestUnsavedWorkOfASandboxThatDiedIsRescued(t *testing.T) {
 	require.Contains(t, b.say(t, ready, "recall"), "3 prompts")
 }
 
-// TestUnsavedWorkThatIsLostIsSaidToBe: there is no exit snapshot, so the files are those of the
+// TestLostUnsavedWorkIsReported: there is no exit snapshot, so the files are those of the
 // previous bundle, and the memory is the stored one.
-func TestUnsavedWorkThatIsLostIsSaidToBe(t *testing.T) {
+func TestLostUnsavedWorkIsReported(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
 	before := b.head(t)
@@ -291,8 +291,8 @@ func TestUnsavedWorkThatIsLostIsSaidToBe(t *testing.T) {
 	require.Contains(t, string(files[0].Data), "my dog is Rex")
 }
 
-// TestATranscriptThatIsNewerInTheSnapshotStays: a worker was lost before it stored the end of it.
-func TestATranscriptThatIsNewerInTheSnapshotStays(t *testing.T) {
+// TestNewerTranscriptInSnapshotIsKept: a worker was lost before it stored the end of it.
+func TestNewerTranscriptInSnapshotIsKept(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
 	find := "find /root/.overwinter-demo -name '*.jsonl'"
@@ -339,9 +339,9 @@ func layerOf(t *testing.T, image string) string {
 	return filepath.Join(modalDir, "layers", record.Root.Layers[0])
 }
 
-// TestFilesOfTheWorkspaceThatChangedInTheSnapshotAreNamed tampers with the snapshot's layer on disk, in a
+// TestReceiptNamesChangedWorkspaceFiles tampers with the snapshot's layer on disk, in a
 // workspace without a repository.
-func TestFilesOfTheWorkspaceThatChangedInTheSnapshotAreNamed(t *testing.T) {
+func TestReceiptNamesChangedWorkspaceFiles(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		tamper  func(workspace string) error
@@ -368,8 +368,8 @@ func TestFilesOfTheWorkspaceThatChangedInTheSnapshotAreNamed(t *testing.T) {
 	}
 }
 
-// TestABundleOfTheVersionBeforeIsUnverified: the bundle has no index of its workspace.
-func TestABundleOfTheVersionBeforeIsUnverified(t *testing.T) {
+// TestBundleOfPreviousVersionIsUnverified: the bundle has no index of its workspace.
+func TestBundleOfPreviousVersionIsUnverified(t *testing.T) {
 	t.Parallel()
 	b := asleep(t, nil)
 	b.sql(t, `UPDATE bundles SET manifest = (manifest::jsonb - 'tree')::json WHERE session_id = $1`, b.id)
@@ -453,9 +453,9 @@ func TestADamagedSnapshotFallsBackToAnOlderOne(t *testing.T) {
 	require.Contains(t, b.say(t, ready, "recall"), "3 prompts")
 }
 
-// TestASnapshotWhoseRunnerDoesNotStartCountsAsDamaged: the image exists, a sandbox starts, but
+// TestSnapshotWithoutWorkingRunnerCountsAsDamaged: the image exists, a sandbox starts, but
 // nothing answers in it.
-func TestASnapshotWhoseRunnerDoesNotStartCountsAsDamaged(t *testing.T) {
+func TestSnapshotWithoutWorkingRunnerCountsAsDamaged(t *testing.T) {
 	t.Parallel()
 	b := asleep(t, func(b *harness, id string) error {
 		script := `rm /overwinter/bin/overwinter-runner; printf '#!/bin/sh\n[ "$1" = serve ] && exec sleep 1000; exit 3\n' > /overwinter/bin/overwinter-runner; chmod 755 /overwinter/bin/overwinter-runner`
@@ -472,8 +472,8 @@ func TestASnapshotWhoseRunnerDoesNotStartCountsAsDamaged(t *testing.T) {
 	require.Contains(t, b.say(t, ready, "recall"), "my name is Robin")
 }
 
-// TestOneAnswerThatASnapshotIsGoneIsNotBelieved: a replica may lag or restart.
-func TestOneAnswerThatASnapshotIsGoneIsNotBelieved(t *testing.T) {
+// TestSingleSnapshotNotFoundIsRetried: a replica may lag or restart.
+func TestSingleSnapshotNotFoundIsRetried(t *testing.T) {
 	t.Parallel()
 	for name, refusals := range map[string]int{"once": 1, "by every lookup": 100} {
 		t.Run(name, func(t *testing.T) {
@@ -497,8 +497,8 @@ func TestOneAnswerThatASnapshotIsGoneIsNotBelieved(t *testing.T) {
 	}
 }
 
-// TestAProviderThatKnowsNoImageAtAllIsTheWrongOne: nothing of the session is discarded.
-func TestAProviderThatKnowsNoImageAtAllIsTheWrongOne(t *testing.T) {
+// TestProviderWithoutAnyImageIsRejected: nothing of the session is discarded.
+func TestProviderWithoutAnyImageIsRejected(t *testing.T) {
 	t.Parallel()
 	b := asleep(t, nil)
 	head := b.head(t)
@@ -515,8 +515,8 @@ func TestAProviderThatKnowsNoImageAtAllIsTheWrongOne(t *testing.T) {
 	require.Equal(t, receipt.Full, ready.Receipt.Kind)
 }
 
-// TestARestoreMayBeAskedForAFreshSandbox: environment/terminate requests it for a session in error.
-func TestARestoreMayBeAskedForAFreshSandbox(t *testing.T) {
+// TestRestoreMayRequestFreshSandbox: environment/terminate requests it for a session in error.
+func TestRestoreMayRequestFreshSandbox(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
 	ready, err := do(b, attempt{}, b.control.RestoreSandbox, activities.SandboxRequest{SessionID: b.id, Generation: 3, Fresh: true})

@@ -17,9 +17,9 @@ func (b *harness) revert(s activities.SandboxReady, promptID string) error {
 	return err
 }
 
-// TestARevertContinuesWhereAnAttemptEnded: the first attempt rewrites the agent's memory and then loses
+// TestRevertResumesAfterFailedAttempt: the first attempt rewrites the agent's memory and then loses
 // its store; the next one finds it rewritten and does the rest.
-func TestARevertContinuesWhereAnAttemptEnded(t *testing.T) {
+func TestRevertResumesAfterFailedAttempt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)
@@ -55,8 +55,8 @@ func TestARevertContinuesWhereAnAttemptEnded(t *testing.T) {
 	require.Equal(t, activities.Refused, activities.TypeOf(b.revert(ready, "nobody")))
 }
 
-// TestARevertLeavesATurnAlone: the requesting workflow may not be the one that runs the turn.
-func TestARevertLeavesATurnAlone(t *testing.T) {
+// TestRevertDoesNotAffectRunningTurn: the requesting workflow may not be the one that runs the turn.
+func TestRevertDoesNotAffectRunningTurn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)

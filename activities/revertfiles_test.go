@@ -140,9 +140,9 @@ func TestARevertWithFilesIsCompleted(t *testing.T) {
 	}
 }
 
-// TestARevertThatIsRefusedChangesNothing: files, memory and conversation stay the same, and the
+// TestRefusedRevertChangesNothing: files, memory and conversation stay the same, and the
 // refusal says why.
-func TestARevertThatIsRefusedChangesNothing(t *testing.T) {
+func TestRefusedRevertChangesNothing(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(t *testing.T, b *harness, first bundle.Bundle){
 		"the snapshot was deleted": func(t *testing.T, b *harness, first bundle.Bundle) {
@@ -187,8 +187,8 @@ func TestARevertThatIsRefusedChangesNothing(t *testing.T) {
 	}
 }
 
-// TestAnOutageDuringARevertIsNoRefusal: a transient error leaves the revert pending.
-func TestAnOutageDuringARevertIsNoRefusal(t *testing.T) {
+// TestOutageDuringRevertIsRetried: a transient error leaves the revert pending.
+func TestOutageDuringRevertIsRetried(t *testing.T) {
 	t.Parallel()
 	b, first, _ := twice(t)
 	b.revertTo(t, first.ID)

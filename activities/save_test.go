@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-func TestSaveMakesOneVerifiedBundleHoweverOftenItRuns(t *testing.T) {
+func TestSaveIsIdempotent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)
@@ -35,7 +35,7 @@ func TestSaveMakesOneVerifiedBundleHoweverOftenItRuns(t *testing.T) {
 	require.True(t, exists)
 }
 
-func TestASandboxIsReleasedByTheActivityThatSavesIt(t *testing.T) {
+func TestSaveReleasesSandbox(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	ready := b.create(t)
@@ -80,7 +80,7 @@ func TestASandboxIsReleasedByTheActivityThatSavesIt(t *testing.T) {
 	require.Equal(t, saved, again, "the answer of the attempt before may have been lost")
 }
 
-func TestASnapshotThatFailsIsNoBundle(t *testing.T) {
+func TestFailedSnapshotCreatesNoBundle(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	ready := b.create(t)
@@ -106,7 +106,7 @@ func TestASnapshotThatFailsIsNoBundle(t *testing.T) {
 	require.True(t, b.running(t, ready.SandboxID), "an unsaved sandbox is not released")
 }
 
-func TestASnapshotThatDoesNotResolveIsNoBundle(t *testing.T) {
+func TestUnresolvedSnapshotCreatesNoBundle(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	ready := b.create(t)
@@ -125,7 +125,7 @@ func TestASnapshotThatDoesNotResolveIsNoBundle(t *testing.T) {
 	require.True(t, saved.Verified)
 }
 
-func TestASandboxThatDiesBeforeOrWhileItIsSavedIsLost(t *testing.T) {
+func TestSandboxThatDiesDuringSaveIsLost(t *testing.T) {
 	t.Parallel()
 	for name, die := range map[string]func(b *harness, s activities.SandboxReady){
 		"before":    func(b *harness, s activities.SandboxReady) { b.memory.Kill(s.SandboxID, 1) },
@@ -161,7 +161,7 @@ func (b *harness) remember(t *testing.T, text string) {
 	}}))
 }
 
-func TestRescueTakesTheFilesOfTheEnd(t *testing.T) {
+func TestRescueUsesFinalFiles(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	ready := b.create(t)
@@ -185,8 +185,8 @@ func TestRescueTakesTheFilesOfTheEnd(t *testing.T) {
 	require.Equal(t, receipt.Unverified, restored.Receipt.Kind, "it matches, but was never checked as a whole")
 }
 
-// TestRescueOfASandboxThatRunsSavesIt: it was reported lost by mistake.
-func TestRescueOfASandboxThatRunsSavesIt(t *testing.T) {
+// TestRescueSavesRunningSandbox: it was reported lost by mistake.
+func TestRescueSavesRunningSandbox(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)
@@ -201,7 +201,7 @@ func TestRescueOfASandboxThatRunsSavesIt(t *testing.T) {
 	require.Equal(t, "kept", b.shell(t, restored.SandboxID, "cat /workspace/notes"))
 }
 
-func TestRescueFallsBackOnTheBundleBefore(t *testing.T) {
+func TestRescueFallsBackToPreviousBundle(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	first := b.create(t)
@@ -236,7 +236,7 @@ func TestRescueWithTranscriptsAlone(t *testing.T) {
 	require.Empty(t, b.head(t).SnapshotID)
 }
 
-func TestRescueOfNothingIsNoBundle(t *testing.T) {
+func TestRescueWithoutDataCreatesNoBundle(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	ready := b.create(t)

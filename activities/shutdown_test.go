@@ -10,8 +10,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestNothingBeginsDuringAShutdown: no prompt gets a run, no sleeping session a sandbox.
-func TestNothingBeginsDuringAShutdown(t *testing.T) {
+// TestShutdownRefusesNewActivities: no prompt gets a run, no sleeping session a sandbox.
+func TestShutdownRefusesNewActivities(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	b.config.Shutdown = new(activities.Shutdown)

@@ -11,9 +11,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 )
 
-// TestASandboxThatIsLostInARestoreSpendsItsGeneration: the session loses nothing, so this is not a
+// TestSandboxLostDuringRestoreConsumesGeneration: the session loses nothing, so this is not a
 // failure of the session. The next generation is restored from the same bundle.
-func TestASandboxThatIsLostInARestoreSpendsItsGeneration(t *testing.T) {
+func TestSandboxLostDuringRestoreConsumesGeneration(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	first := b.create(t)

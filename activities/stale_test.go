@@ -87,8 +87,8 @@ func TestAStaleWorkflowRunTouchesNoSandbox(t *testing.T) {
 	require.False(t, b.running(t, ready.SandboxID))
 }
 
-// TestActivitiesOfASessionsWorkflowSayWhichRunAsks: except turns, which have their own order.
-func TestActivitiesOfASessionsWorkflowSayWhichRunAsks(t *testing.T) {
+// TestActivitiesPassWorkflowRunID: except turns, which have their own order.
+func TestActivitiesPassWorkflowRunID(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		workflow, activity string

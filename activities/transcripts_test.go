@@ -74,8 +74,8 @@ func TestATranscriptBeyondItsLimit(t *testing.T) {
 	require.Contains(t, strings.Join(third.Receipt.Missing, "\n"), "the part after its first 64 bytes was not stored")
 }
 
-// TestTranscriptsThatAreTooLargeForMemoryAreNotReverted has more bytes than an adapter may receive.
-func TestTranscriptsThatAreTooLargeForMemoryAreNotReverted(t *testing.T) {
+// TestOversizedTranscriptsAreNotReverted has more bytes than an adapter may receive.
+func TestOversizedTranscriptsAreNotReverted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)

@@ -23,7 +23,7 @@ import (
 
 var errInjected = errors.New("injected")
 
-func TestATurnRunsAndRunsAgainWithTheSameEnd(t *testing.T) {
+func TestTurnIsIdempotent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)
@@ -51,7 +51,7 @@ func hasEnd(a *eventlog.Append) bool {
 	return a != nil && strings.Contains(string(a.State), `"end":`)
 }
 
-func TestAnEndThatWasNotCommittedIsNoEnd(t *testing.T) {
+func TestUncommittedEndIsRepeated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in := b.claim(t, b.create(t), "every word of this")
@@ -73,7 +73,7 @@ func TestAnEndThatWasNotCommittedIsNoEnd(t *testing.T) {
 	require.Len(t, b.of(t, in.RunID, "turn_end"), 1)
 }
 
-func TestATranscriptWithAGapIsFilledByTheNextAttempt(t *testing.T) {
+func TestNextAttemptFillsTranscriptGap(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in := b.claim(t, b.create(t), "slow 60ms: to be remembered: "+strings.Repeat("word ", 40))
@@ -140,10 +140,10 @@ func TestAStoppedWorkerHandsOverAndTheAgentContinues(t *testing.T) {
 	require.EqualValues(t, 2, b.run(t, in.RunID).Attempt)
 }
 
-// TestAnAttemptThatWasPausedBeforeItAttachedComesTooLate: its worker is frozen between the start of
+// TestAttemptPausedBeforeAttachIsFenced: its worker is frozen between the start of
 // the attempt and its first statement. Temporal starts another attempt, which is at work when the
 // first continues.
-func TestAnAttemptThatWasPausedBeforeItAttachedComesTooLate(t *testing.T) {
+func TestAttemptPausedBeforeAttachIsFenced(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in := b.claim(t, b.create(t), "slow 20ms: one two three four five six seven eight nine ten eleven twelve")
@@ -170,9 +170,9 @@ func TestAnAttemptThatWasPausedBeforeItAttachedComesTooLate(t *testing.T) {
 	require.Len(t, b.of(t, in.RunID, "turn_start"), 1)
 }
 
-// TestAnAttemptDoesNotHangInAStoreThatDoes: another transaction locks the session's row and does
+// TestAttemptSurvivesHangingStore: another transaction locks the session's row and does
 // not end.
-func TestAnAttemptDoesNotHangInAStoreThatDoes(t *testing.T) {
+func TestAttemptSurvivesHangingStore(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in := b.claim(t, b.create(t), "hello")
@@ -191,7 +191,7 @@ func TestAnAttemptDoesNotHangInAStoreThatDoes(t *testing.T) {
 	require.Equal(t, session.OutcomeCompleted, result.Outcome)
 }
 
-func TestAnAttemptThatIsCancelledInTheDialHasNotHandedThePromptOver(t *testing.T) {
+func TestAttemptCancelledDuringDialHasNotDeliveredPrompt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in := b.claim(t, b.create(t), "hello")
@@ -210,7 +210,7 @@ func TestAnAttemptThatIsCancelledInTheDialHasNotHandedThePromptOver(t *testing.T
 	require.Equal(t, session.OutcomeCompleted, result.Outcome)
 }
 
-func TestTwoWorkersOnOneRunEndWithOne(t *testing.T) {
+func TestSecondWorkerDisplacesFirst(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in := b.claim(t, b.create(t), "slow 20ms: one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen")
@@ -227,9 +227,9 @@ func TestTwoWorkersOnOneRunEndWithOne(t *testing.T) {
 	require.Len(t, b.of(t, in.RunID, "turn_end"), 1)
 }
 
-// TestAWorkerThatWakesUpLateWritesNothing stops a worker between its steps, like a paused machine,
+// TestLateWorkerWritesNothing stops a worker between its steps, like a paused machine,
 // until another one has ended the turn.
-func TestAWorkerThatWakesUpLateWritesNothing(t *testing.T) {
+func TestLateWorkerWritesNothing(t *testing.T) {
 	t.Parallel()
 	for _, step := range []string{stepAppend, stepEnd} {
 		t.Run(step, func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestAWorkerThatWakesUpLateWritesNothing(t *testing.T) {
 	}
 }
 
-func TestASandboxThatDiesInATurnIsLost(t *testing.T) {
+func TestSandboxDeathDuringTurnIsLoss(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)
@@ -282,7 +282,7 @@ func TestASandboxThatDiesInATurnIsLost(t *testing.T) {
 	require.Len(t, b.of(t, in.RunID, "block_complete"), len(b.of(t, in.RunID, "block_start")), "every block is closed")
 }
 
-func TestASandboxThatDiesBeforeTheDeliveryHasNotHadThePrompt(t *testing.T) {
+func TestPromptIsNotDeliveredToSandboxThatDiedBeforeDelivery(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)
@@ -306,7 +306,7 @@ const killRunner = `for p in /proc/[0-9]*; do
 	case "$(tr '\0' ' ' <$p/cmdline 2>/dev/null)" in *"runner ser""ve"*) kill -9 ${p#/proc/};; esac
 done; true`
 
-func TestARunnerThatIsKilledTakesItsSandboxAlong(t *testing.T) {
+func TestKilledRunnerEndsSandbox(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)
@@ -321,7 +321,7 @@ func TestARunnerThatIsKilledTakesItsSandboxAlong(t *testing.T) {
 	require.Eventually(t, func() bool { return !b.running(t, ready.SandboxID) }, waitLimit, 20*time.Millisecond)
 }
 
-func TestATurnCatchesUpWhenPostgresWasAway(t *testing.T) {
+func TestTurnCatchesUpAfterPostgresOutage(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	text := strings.Repeat("word ", 60) + "end"
@@ -348,9 +348,9 @@ func TestATurnCatchesUpWhenPostgresWasAway(t *testing.T) {
 	}
 }
 
-// TestAnAttemptMayBeInterruptedAnywhere interrupts the first attempt before and after each of its steps
+// TestAttemptSurvivesInterruptionAtAnyFrame interrupts the first attempt before and after each of its steps
 // in turn, until it gets through.
-func TestAnAttemptMayBeInterruptedAnywhere(t *testing.T) {
+func TestAttemptSurvivesInterruptionAtAnyFrame(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)
@@ -398,7 +398,7 @@ func TestAnAttemptMayBeInterruptedAnywhere(t *testing.T) {
 
 // The result of the attempt that ends a run reports what waits. An attempt that finds the run ended reports nothing: the
 // workflow reads what waits in that case.
-func TestTheEndOfATurnSaysWhatWaits(t *testing.T) {
+func TestTurnEndReportsPendingWork(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in := b.claim(t, b.create(t), "hello")

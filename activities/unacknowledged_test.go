@@ -63,9 +63,9 @@ func (h *hesitation) Unacknowledged() []byte {
 	return nil
 }
 
-// TestWhatAnAgentHasNotAcknowledgedIsSentAgain: the link breaks after the commit of the frame that
+// TestUnacknowledgedInputIsResent: the link breaks after the commit of the frame that
 // asked, and the input written to it is lost.
-func TestWhatAnAgentHasNotAcknowledgedIsSentAgain(t *testing.T) {
+func TestUnacknowledgedInputIsResent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	h := &hesitant{Adapter: demo.New(), lost: true}

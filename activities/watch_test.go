@@ -96,7 +96,7 @@ func TestOneLineForEachTurnTransitionAndQuestion(t *testing.T) {
 	}, line())
 }
 
-func TestAReasonIsCutInTheLog(t *testing.T) {
+func TestReasonIsTruncatedInLog(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, strings.Repeat("é", 100)+"…", brief(strings.Repeat("é", 101)))
 	require.Equal(t, "a"+strings.Repeat("é", 99)+"…", brief("a"+strings.Repeat("é", 101)))

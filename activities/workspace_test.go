@@ -110,7 +110,7 @@ func (b *harness) waitsForSetup(id string) bool {
 	return err == nil && result.Code == 0
 }
 
-func TestASetupScriptThatFailsWithoutItsWorkerRunsOnceUntilRecover(t *testing.T) {
+func TestFailedSetupScriptRunsOnceUntilRecover(t *testing.T) {
 	t.Parallel()
 	b := withSetup(t, waitForGo+"[ -e fixed ] || { echo no such tool; exit 9; }")
 	first := b.beginCreate(t)
@@ -136,7 +136,7 @@ func TestASetupScriptThatFailsWithoutItsWorkerRunsOnceUntilRecover(t *testing.T)
 	require.Equal(t, "run\nrun\n", b.shell(t, id, "cat /workspace/runs"))
 }
 
-func TestASetupScriptOverItsTimeLimitIsKilledAndRecoverRunsItAgain(t *testing.T) {
+func TestSetupScriptIsKilledAtTimeLimit(t *testing.T) {
 	t.Parallel()
 	b := withSetup(t, "[ -e fixed ] || { echo begun; (while :; do date >>alive; sleep 0.05; done) & wait; }")
 	b.config.SetupTimeout = 2 * time.Second
@@ -158,9 +158,9 @@ func TestASetupScriptOverItsTimeLimitIsKilledAndRecoverRunsItAgain(t *testing.T)
 	require.Equal(t, "run\nrun\n", b.shell(t, id, "cat /workspace/runs"))
 }
 
-// TestASetupWhoseShellIsKilledDiffersFromOneThatWorks kills the shell that waits for the script,
+// TestKilledSetupShellIsDistinguishedFromRunningSetup kills the shell that waits for the script,
 // like a provider at the timeout of an exec or a kernel without memory.
-func TestASetupWhoseShellIsKilledDiffersFromOneThatWorks(t *testing.T) {
+func TestKilledSetupShellIsDistinguishedFromRunningSetup(t *testing.T) {
 	t.Parallel()
 	b := withSetup(t, "[ -e fixed ] || sleep 1000")
 	first := b.beginCreate(t)
@@ -183,9 +183,9 @@ func TestASetupWhoseShellIsKilledDiffersFromOneThatWorks(t *testing.T) {
 	require.Equal(t, "run\nrun\n", b.shell(t, id, "cat /workspace/runs"))
 }
 
-// TestASetupWhoseSandboxEndsIsNoRefusal: the shell of the script is killed with its sandbox, and
+// TestSandboxEndDuringSetupIsRetried: the shell of the script is killed with its sandbox, and
 // the provider reports the end of the sandbox after that of the shell.
-func TestASetupWhoseSandboxEndsIsNoRefusal(t *testing.T) {
+func TestSandboxEndDuringSetupIsRetried(t *testing.T) {
 	t.Parallel()
 	b := withSetup(t, "sleep 1000")
 	first := b.beginCreate(t)
@@ -196,9 +196,9 @@ func TestASetupWhoseSandboxEndsIsNoRefusal(t *testing.T) {
 	requireType(t, activities.GenerationSpent, err)
 }
 
-// TestASetupOfTheVersionBeforeIsNotRunTwiceByOneActivity: the previous version recorded only that
+// TestSetupOfPreviousVersionRunsOnce: the previous version recorded only that
 // the script had begun.
-func TestASetupOfTheVersionBeforeIsNotRunTwiceByOneActivity(t *testing.T) {
+func TestSetupOfPreviousVersionRunsOnce(t *testing.T) {
 	t.Parallel()
 	b := withSetup(t, "")
 	old := runnerImage(b.provider)

@@ -54,7 +54,7 @@ func text(id, content string, status conversation.BlockStatus) conversation.Bloc
 	return conversation.Block{ID: id, Type: conversation.AssistantText, Status: status, Content: content, CreatedAt: time.Unix(1, 0)}
 }
 
-func TestARunStreamsASnapshotAndWhatFollows(t *testing.T) {
+func TestRunStreamsSnapshotThenEvents(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -89,9 +89,9 @@ func TestARunStreamsASnapshotAndWhatFollows(t *testing.T) {
 	require.Len(t, b.store.Row(id).Prompts, 1)
 }
 
-// TestARunThatLosesWhatItHasSentContinuesWithASnapshot lets the agent remove a block, and retention
+// TestRunContinuesWithSnapshotAfterGap lets the agent remove a block, and retention
 // the next events.
-func TestARunThatLosesWhatItHasSentContinuesWithASnapshot(t *testing.T) {
+func TestRunContinuesWithSnapshotAfterGap(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -151,7 +151,7 @@ func TestAQuestionIsAnInterrupt(t *testing.T) {
 	require.Equal(t, http.StatusOK, b.run(id, saidBody("m1", "hello", `,"resume":[`+entry(first, "cancelled", "")+`]`)).status)
 }
 
-func TestARunThatTheServerEndsIsNotComplete(t *testing.T) {
+func TestRunEndedByServerIsIncomplete(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -162,7 +162,7 @@ func TestARunThatTheServerEndsIsNotComplete(t *testing.T) {
 	require.ErrorIs(t, (<-ended).err, io.ErrUnexpectedEOF)
 }
 
-func TestARunRefusesWhatItCannotDo(t *testing.T) {
+func TestRunRejectsUnsupportedInput(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)

@@ -75,9 +75,9 @@ func TestAChatStreamsTheTurnOfItsMessage(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, b.do("GET", "/api/sessions/"+id+"/ai/stream", "").status)
 }
 
-// TestAChatWhoseEventsAreNotKept removes the events of a turn by retention: only the prompt is
+// TestChatWithDeletedEvents removes the events of a turn by retention: only the prompt is
 // left.
-func TestAChatWhoseEventsAreNotKept(t *testing.T) {
+func TestChatWithDeletedEvents(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -92,7 +92,7 @@ func TestAChatWhoseEventsAreNotKept(t *testing.T) {
 	require.True(t, strings.HasSuffix(text, "data: [DONE]\n\n"), text)
 }
 
-func TestAChatThatTheServerEndsIsNotComplete(t *testing.T) {
+func TestChatEndedByServerIsIncomplete(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -103,7 +103,7 @@ func TestAChatThatTheServerEndsIsNotComplete(t *testing.T) {
 	require.ErrorIs(t, (<-ended).err, io.ErrUnexpectedEOF)
 }
 
-func TestAChatRefusesWhatItCannotDo(t *testing.T) {
+func TestChatRejectsUnsupportedInput(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -129,7 +129,7 @@ func TestAChatRefusesWhatItCannotDo(t *testing.T) {
 	require.Empty(t, b.store.Row(id).Prompts)
 }
 
-func TestAMessageIDThatPromptsCannotHaveIsHashed(t *testing.T) {
+func TestInvalidMessageIDIsHashed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)

@@ -87,8 +87,8 @@ func TestAnArchiveBecomesASession(t *testing.T) {
 	b.send(archive, "?profile=none").problem(http.StatusBadRequest, string(failure.Invalid))
 }
 
-// TestAnImportNamesSecretsAndProfilesThatAreMissing: in its response, and in the receipt of the first restore.
-func TestAnImportNamesSecretsAndProfilesThatAreMissing(t *testing.T) {
+// TestImportNamesMissingSecretsAndProfiles: in its response, and in the receipt of the first restore.
+func TestImportNamesMissingSecretsAndProfiles(t *testing.T) {
 	t.Parallel()
 	b := setupNeedy(t)
 	archive := archived(t, session.NewID(session.SessionPrefix), func(_ *portable.Writer, m *portable.Manifest) {
@@ -148,7 +148,7 @@ func TestTheConversationOfAnArchiveIsReadFromTheAgentsFiles(t *testing.T) {
 	require.Equal(t, http.StatusCreated, a.status, "%s", a.body)
 }
 
-func TestArchivesThatDoNotBelongHereAreRefused(t *testing.T) {
+func TestForeignArchivesAreRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	memory := session.NewID(session.SessionPrefix)

@@ -66,7 +66,7 @@ func TestClaimedPromptsAreRecordedInTime(t *testing.T) {
 	require.Empty(t, b.temp.TakeCalls(), "each once")
 }
 
-func TestAPromptThatItsAttendantDoesNotClaimIsSignalled(t *testing.T) {
+func TestUnclaimedAttendedPromptIsSignalled(t *testing.T) {
 	t.Parallel()
 	b, id := setupAttended(t, false, 10*time.Millisecond, never)
 	b.promptNamed(id, "p1")
@@ -75,7 +75,7 @@ func TestAPromptThatItsAttendantDoesNotClaimIsSignalled(t *testing.T) {
 	require.Empty(t, b.temp.TakeCalls(), "it is in the history by itself")
 }
 
-func TestAServerThatStopsSignalsForWhatIsNotClaimed(t *testing.T) {
+func TestStoppingServerSignalsUnclaimedPrompts(t *testing.T) {
 	t.Parallel()
 	b, id := setupAttended(t, false, never, never)
 	b.promptNamed(id, "p1")
@@ -84,7 +84,7 @@ func TestAServerThatStopsSignalsForWhatIsNotClaimed(t *testing.T) {
 	require.Equal(t, []string{"prompt " + id + " p1 1", "prompt " + id + " p2 2"}, sorted(b.temp.TakeCalls()))
 }
 
-func TestAttendedPromptsAreSignalledIfPostgresIsAway(t *testing.T) {
+func TestAttendedPromptsAreSignalledDuringPostgresOutage(t *testing.T) {
 	t.Parallel()
 	b, id := setupAttended(t, true, 10*time.Millisecond, never)
 	b.store.Fail("PromptsUnclaimed", errors.New("down"))
@@ -92,7 +92,7 @@ func TestAttendedPromptsAreSignalledIfPostgresIsAway(t *testing.T) {
 	require.Equal(t, []string{"prompt " + id + " p1 1"}, b.signals(t, 1))
 }
 
-func TestARecordThatFailsIsRepeated(t *testing.T) {
+func TestFailedRecordIsRetried(t *testing.T) {
 	t.Parallel()
 	b, id := setupAttended(t, true, 2*time.Millisecond, 10*time.Millisecond)
 	b.temp.Set(func(o *apitest.Signaler) { o.Err = errors.New("down") })
@@ -107,7 +107,7 @@ func TestARecordThatFailsIsRepeated(t *testing.T) {
 	})
 }
 
-func TestPromptsThatWaitToBeRecordedAreBounded(t *testing.T) {
+func TestUnrecordedPromptsAreBounded(t *testing.T) {
 	t.Parallel()
 	b, id := setupAttended(t, true, never, never)
 	for i := range 102 {

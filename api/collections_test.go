@@ -18,8 +18,8 @@ func (b *harness) collectPrompt(id, promptID string) answer {
 	return b.do("POST", "/api/sessions/"+id+"/prompts", fmt.Sprintf(`{"id":%q,"content":"hello","mode":"collect"}`, promptID))
 }
 
-// TestCollectedPromptsAreSignalledWhenTheirTimeIsOver, once, however many there are.
-func TestCollectedPromptsAreSignalledWhenTheirTimeIsOver(t *testing.T) {
+// TestCollectedPromptsAreSignalledAtDeadline, once, however many there are.
+func TestCollectedPromptsAreSignalledAtDeadline(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.CollectWindow = 3 * time.Second })
 	id := b.store.Put(session.Running)
@@ -42,8 +42,8 @@ func TestASteerSignalsItsAbort(t *testing.T) {
 	require.Equal(t, []string{"notify " + id}, b.signals(t, 1))
 }
 
-// TestACollectionThatCannotBeEndedIsLeftToTheRelay.
-func TestACollectionThatCannotBeEndedIsLeftToTheRelay(t *testing.T) {
+// TestFailedCollectionEndIsLeftToRelay.
+func TestFailedCollectionEndIsLeftToRelay(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.CollectWindow = time.Millisecond })
 	id := b.store.Put(session.Running)
@@ -54,8 +54,8 @@ func TestACollectionThatCannotBeEndedIsLeftToTheRelay(t *testing.T) {
 	require.Empty(t, b.temp.TakeCalls())
 }
 
-// TestAServerThatStopsDoesNotWaitForCollections: a relay signals for their prompts.
-func TestAServerThatStopsDoesNotWaitForCollections(t *testing.T) {
+// TestStoppingServerDoesNotWaitForCollections: a relay signals for their prompts.
+func TestStoppingServerDoesNotWaitForCollections(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.CollectWindow = never })
 	id := b.store.Put(session.Running)

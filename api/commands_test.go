@@ -103,7 +103,7 @@ func TestAbortOfARunningTurn(t *testing.T) {
 	b.do("POST", path, `{"force":true}`).problem(http.StatusBadRequest, "invalid_request")
 }
 
-func TestDeleteIsStop(t *testing.T) {
+func TestDeleteStopsSession(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -113,7 +113,7 @@ func TestDeleteIsStop(t *testing.T) {
 	require.Equal(t, http.StatusOK, b.do("DELETE", "/api/sessions/"+id, "").status)
 }
 
-func TestHibernateTakesForceAndNothingElse(t *testing.T) {
+func TestHibernateAcceptsOnlyForce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -132,7 +132,7 @@ func TestHibernateTakesForceAndNothingElse(t *testing.T) {
 }
 
 // While Temporal is unavailable, a command is stored and answered; the relay signals it later.
-func TestACommandIsAcceptedWhileTemporalIsAway(t *testing.T) {
+func TestCommandIsAcceptedDuringTemporalOutage(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.SignalWait, c.RingTimeout = time.Millisecond, 10*time.Millisecond })
 	for _, set := range []func(o *apitest.Signaler){
@@ -153,7 +153,7 @@ func TestACommandIsAcceptedWhileTemporalIsAway(t *testing.T) {
 
 // A Temporal that hangs delays a request by SignalWait at most, and occupies a bounded number of
 // goroutines.
-func TestSignalsThatHangAreBounded(t *testing.T) {
+func TestHangingSignalsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.SignalWait = time.Millisecond })
 	until := make(chan struct{})
@@ -167,7 +167,7 @@ func TestSignalsThatHangAreBounded(t *testing.T) {
 	require.Contains(t, b.logs.String(), "too many signals")
 }
 
-func TestAStoreThatIsAwayRefusesACommand(t *testing.T) {
+func TestCommandIsRefusedDuringStoreOutage(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Hibernated)
@@ -178,7 +178,7 @@ func TestAStoreThatIsAwayRefusesACommand(t *testing.T) {
 	require.Empty(t, b.temp.TakeCalls())
 }
 
-func TestIdsOfTheWrongShapeAndOfNothing(t *testing.T) {
+func TestInvalidAndUnknownIDs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	nothing := session.NewID(session.SessionPrefix)

@@ -145,7 +145,7 @@ func TestADurableStreamIsNotClosedBeforeItsPrompts(t *testing.T) {
 	s.ended()
 }
 
-func TestALongPollWaits(t *testing.T) {
+func TestLongPollWaitsForEvents(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.LongPoll = time.Second })
 	id := b.store.Put(session.Running)

@@ -173,7 +173,7 @@ func TestAStreamResumesAfterItsPosition(t *testing.T) {
 	require.Equal(t, []string{"5 text_delta"}, live.brief(1))
 }
 
-func TestPositionsThatCannotBe(t *testing.T) {
+func TestInvalidPositions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -190,7 +190,7 @@ func TestPositionsThatCannotBe(t *testing.T) {
 	eventually(t, "no reader is left", func() bool { return b.store.OpenReaders() == 0 })
 }
 
-func TestADeletedPositionIsGone(t *testing.T) {
+func TestDeletedPositionReturns410(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -221,7 +221,7 @@ func TestAGapInMidStreamIsReported(t *testing.T) {
 	require.Equal(t, []string{"6 text_delta"}, s.brief(1))
 }
 
-func TestAStreamEndsWhenAllIsSaid(t *testing.T) {
+func TestStreamEndsWithSession(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -265,7 +265,7 @@ func TestAStreamDoesNotEndBeforeItsPrompts(t *testing.T) {
 	s.ended()
 }
 
-func TestSilenceHasAHeartbeat(t *testing.T) {
+func TestIdleStreamSendsHeartbeats(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.Heartbeat = 20 * time.Millisecond })
 	s := b.stream("/api/sessions/" + b.store.Put(session.Running) + "/events")
@@ -315,7 +315,7 @@ func TestAStreamEndsWhenTheLogFails(t *testing.T) {
 	eventually(t, "its readers are closed", func() bool { return b.store.OpenReaders() == 0 })
 }
 
-func TestASlowReaderIsDropped(t *testing.T) {
+func TestSlowReaderIsDisconnected(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.WriteTimeout = time.Second })
 	id := b.store.Put(session.Running)

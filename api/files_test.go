@@ -111,7 +111,7 @@ func TestFilesAreServedInPartAndNotTwice(t *testing.T) {
 	require.Equal(t, http.StatusRequestedRangeNotSatisfiable, b.do("GET", url+"/files/a", "", "Range", "bytes=20-").status)
 }
 
-func TestFilesThatCannotBeReadSayWhy(t *testing.T) {
+func TestUnreadableFilesReturnReason(t *testing.T) {
 	t.Parallel()
 	unsaved := func(path string, why workspacefile.Unsaved) workspacefile.Content {
 		f := file(path, "")

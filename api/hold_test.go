@@ -51,7 +51,7 @@ func TestAReleaseNotifiesTheAttendant(t *testing.T) {
 	require.Empty(t, b.temp.TakeCalls(), "the attendant has it")
 }
 
-func TestAHoldThatIsRefused(t *testing.T) {
+func TestRefusedHold(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id, gone := b.store.Put(session.Hibernated), b.store.Put(session.Terminated)

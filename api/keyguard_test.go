@@ -35,7 +35,7 @@ func TestShortKeysAreRefused(t *testing.T) {
 }
 
 // A caller that guesses waits longer each time; other callers and the right key do not wait.
-func TestWrongKeysSlowTheirCallerDown(t *testing.T) {
+func TestWrongKeysAreThrottled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newKeyGuard("right", sleep)
@@ -61,7 +61,7 @@ func TestWrongKeysSlowTheirCallerDown(t *testing.T) {
 	})
 }
 
-func TestGuessesPerSecondAreBounded(t *testing.T) {
+func TestKeyAttemptsPerSecondAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newKeyGuard("right", sleep)
@@ -94,7 +94,7 @@ func TestAddressesOfOneNetworkAreOneCaller(t *testing.T) {
 	require.NotEqual(t, callerOf("192.0.2.1"), callerOf("192.0.2.2"))
 }
 
-func TestManyCallersAreRememberedInBoundedMemory(t *testing.T) {
+func TestCallerMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	g := newKeyGuard("right", func(context.Context, time.Duration) {})
 	for i := range 3 * maxCallers {

@@ -23,7 +23,7 @@ type masks func() (*secret.Masker, error)
 
 func (m masks) Masker(context.Context) (*secret.Masker, error) { return m() }
 
-func TestWhatIsReadOutIsMasked(t *testing.T) {
+func TestResponsesAreMasked(t *testing.T) {
 	t.Parallel()
 	const planted = "planted-value-0123456789"
 	masker := secret.NewMasker([]secret.Named{{Name: "KEY", Value: secret.NewValue(planted)}})

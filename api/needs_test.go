@@ -55,7 +55,7 @@ func TestAgentsListTheirSecrets(t *testing.T) {
 	require.JSONEq(t, list("true"), string(b.do("GET", "/api/agents", "").body))
 }
 
-func TestACreationWarnsOfAModelThatTheAgentDoesNotList(t *testing.T) {
+func TestCreateWarnsOfUnlistedModel(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	made := func(body string) resource.SessionJSON {
@@ -92,7 +92,7 @@ func TestAPromptIsRefusedWhileItsAgentLacksASecret(t *testing.T) {
 	require.Equal(t, http.StatusOK, prompt().status, "it is stored already")
 }
 
-func TestARepeatedCreationIsAnsweredWithoutTheSecretThatItNeeded(t *testing.T) {
+func TestRepeatedCreateDoesNotRequireSecret(t *testing.T) {
 	t.Parallel()
 	b := setupNeedy(t)
 	create := func() answer {
@@ -108,7 +108,7 @@ func TestARepeatedCreationIsAnsweredWithoutTheSecretThatItNeeded(t *testing.T) {
 	require.Equal(t, first.session().ID, again.session().ID)
 }
 
-func TestAVariableOfTheProfileIsASecretThatIsPresent(t *testing.T) {
+func TestProfileVariableSatisfiesSecret(t *testing.T) {
 	t.Parallel()
 	b := setupNeedy(t)
 	for name, fields := range map[string]string{

@@ -86,7 +86,7 @@ func TestAPollWaitsForEvents(t *testing.T) {
 	require.Equal(t, "2 after 2 caught up ended", <-got)
 }
 
-func TestAServerThatStopsEndsPolls(t *testing.T) {
+func TestStoppingServerEndsPolls(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)

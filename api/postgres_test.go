@@ -123,7 +123,7 @@ func TestPostgresAPrunedPositionIsGone(t *testing.T) {
 	require.Equal(t, []string{"title", "title", "caught_up"}, types)
 }
 
-func TestPostgresHoldsWhateverTheDoorLetsIn(t *testing.T) {
+func TestPostgresStoresEveryAcceptedRequest(t *testing.T) {
 	t.Parallel()
 	b, _ := setupPostgres(t)
 	long := strings.Repeat("x", session.MaxPromptBytes)
@@ -184,7 +184,7 @@ func TestPostgresListsPages(t *testing.T) {
 	}
 }
 
-func TestFiftyPromptsToALockedSessionDelayNoOther(t *testing.T) {
+func TestPromptsToLockedSessionDoNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.URL(t)
 	const wait = 2 * time.Minute
@@ -221,7 +221,7 @@ func TestFiftyPromptsToALockedSessionDelayNoOther(t *testing.T) {
 	}
 }
 
-func TestAPromptToASessionThatStaysLockedIsRefusedInTime(t *testing.T) {
+func TestPromptToLockedSessionIsRefusedAtTimeout(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.URL(t)
 	db, err := postgres.Open(t.Context(), url, postgres.Options{LockTimeout: 50 * time.Millisecond})

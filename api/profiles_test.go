@@ -104,7 +104,7 @@ func TestProfilesAreVersioned(t *testing.T) {
 	b.do("POST", "/api/sessions", `{"agent":"demo","profile":"Reviewer"}`).problem(http.StatusBadRequest, "invalid_request")
 }
 
-func TestProfilesRefuseWhatIsWrong(t *testing.T) {
+func TestInvalidProfilesAreRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for body, field := range map[string]string{

@@ -67,7 +67,7 @@ func encoded(t *testing.T, content, id string, files ...map[string]string) strin
 	return string(data)
 }
 
-func TestAPromptComesWithFiles(t *testing.T) {
+func TestPromptHasFiles(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -168,7 +168,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestAPromptThatSaysThatItIsTooLargeIsNotRead(t *testing.T) {
+func TestPromptWithOversizedContentLengthIsNotRead(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	path := "/api/sessions/" + b.store.Put(session.Running) + "/prompts"
@@ -193,7 +193,7 @@ func TestAPromptThatSaysThatItIsTooLargeIsNotRead(t *testing.T) {
 	}
 }
 
-func TestTheFirstPromptOfASessionComesWithFiles(t *testing.T) {
+func TestFirstPromptOfSessionHasFiles(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const path = "/api/sessions"
@@ -268,7 +268,7 @@ func TestTheFirstPromptOfASessionComesWithFiles(t *testing.T) {
 	require.Equal(t, before, after)
 }
 
-func TestTheFirstPromptOfAForkComesWithFiles(t *testing.T) {
+func TestFirstPromptOfForkHasFiles(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id, bundleID := b.store.Put(session.Running), session.NewID(session.BundlePrefix)

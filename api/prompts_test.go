@@ -38,7 +38,7 @@ func TestAPromptIsStoredThenSignalled(t *testing.T) {
 	require.Equal(t, got.Prompt, shown)
 }
 
-func TestTheSamePromptAgain(t *testing.T) {
+func TestRepeatedPrompt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -64,7 +64,7 @@ func TestTheSamePromptAgain(t *testing.T) {
 	b.do("POST", path, `{"content":"late"}`).problem(http.StatusConflict, "session_terminated")
 }
 
-func TestPromptsRefuseWhatIsWrong(t *testing.T) {
+func TestInvalidPromptsAreRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -109,7 +109,7 @@ func TestContentHasItsOwnBound(t *testing.T) {
 	b.do("POST", strings.TrimSuffix(path, "prompts")+"wake", strings.Repeat(" ", 2<<20)).problem(http.StatusRequestEntityTooLarge, "too_large")
 }
 
-func TestAnyTextIsAPrompt(t *testing.T) {
+func TestPromptAcceptsAnyText(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	path := "/api/sessions/" + b.store.Put(session.Running) + "/prompts"
@@ -120,7 +120,7 @@ func TestAnyTextIsAPrompt(t *testing.T) {
 	}
 }
 
-func TestAPromptIsPromisedWhenSignalsFail(t *testing.T) {
+func TestPromptIsAcceptedIfSignalFails(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.RingTimeout = 50 * time.Millisecond })
 	id := b.store.Put(session.Running)

@@ -33,7 +33,7 @@ func TestAPurgeIsAcceptedInEveryState(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, b.do("DELETE", "/api/sessions/"+session.NewID(session.SessionPrefix)+"?purge=true", "").status)
 }
 
-func TestDeleteRefusesWhatItDoesNotKnow(t *testing.T) {
+func TestDeleteRefusesUnknownParameters(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)

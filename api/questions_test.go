@@ -73,7 +73,7 @@ func TestALateAnswerIsRefused(t *testing.T) {
 	b.do("POST", "/api/sessions/"+id+"/questions/"+q+"/answer", `{"answer":"once"}`).problem(http.StatusConflict, "question_expired")
 }
 
-func TestAnswersRefuseWhatIsWrong(t *testing.T) {
+func TestInvalidAnswersAreRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -105,7 +105,7 @@ func TestAnswersRefuseWhatIsWrong(t *testing.T) {
 	b.do("GET", "/api/sessions/"+session.NewID(session.SessionPrefix)+"/questions", "").problem(http.StatusNotFound, "session_not_found")
 }
 
-func TestASessionMayAskBeforeItActs(t *testing.T) {
+func TestSessionWithPermissionPolicyAsks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	a := b.do("POST", "/api/sessions", `{"agent":"demo","options":{"permissions":"ask","questionTimeout":"1h"}}`)

@@ -14,7 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-func TestWhatIsKnownOfARepository(t *testing.T) {
+func TestGitStateIsReturned(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Hibernated)
@@ -56,7 +56,7 @@ func TestScreenshotsAreListed(t *testing.T) {
 	b.do("GET", "/api/sessions/"+id+"/screenshots?limit=201", "").problem(http.StatusBadRequest, "invalid_request")
 }
 
-func TestAReviewIsAPrompt(t *testing.T) {
+func TestReviewCreatesPrompt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)

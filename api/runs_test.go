@@ -74,7 +74,7 @@ func TestARunIsStartedShownAndListed(t *testing.T) {
 	b.do("GET", "/api/runs/"+first.RunID+"?wait=601s", "").problem(http.StatusBadRequest, string(failure.Invalid))
 }
 
-func TestARunIsWaitedFor(t *testing.T) {
+func TestRunWaitsForOutcome(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)

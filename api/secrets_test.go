@@ -44,7 +44,7 @@ func TestSecretsAreWrittenAndNeverRead(t *testing.T) {
 	b.do("DELETE", "/api/secrets/ANTHROPIC_API_KEY", "").problem(http.StatusNotFound, "secret_not_found")
 }
 
-func TestSecretsRefuseWhatIsWrong(t *testing.T) {
+func TestInvalidSecretsAreRefused(t *testing.T) {
 	t.Parallel()
 	keyring, err := secret.NewKeyring(bytes.Repeat([]byte{7}, secret.KeyBytes))
 	require.NoError(t, err)

@@ -105,7 +105,7 @@ func TestTranscript(t *testing.T) {
 	require.Equal(t, text, string(b.do("GET", path+"?path=/t", "").body))
 }
 
-func TestStateIsAskedOfTheWorkflow(t *testing.T) {
+func TestStateQueriesWorkflow(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.StateTimeout = 50 * time.Millisecond })
 	id := b.store.Put(session.Running)
@@ -130,7 +130,7 @@ func TestStateIsAskedOfTheWorkflow(t *testing.T) {
 	b.do("GET", "/api/sessions/x/state", "").problem(http.StatusBadRequest, "invalid_request")
 }
 
-func TestReadsNeedNoWorker(t *testing.T) {
+func TestReadsWorkWithoutWorker(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Hibernated)
@@ -181,7 +181,7 @@ func TestHealthAndReadiness(t *testing.T) {
 }
 
 // A check that uses up the time of the others would report several faults instead of one.
-func TestReadinessIsAskedSideBySide(t *testing.T) {
+func TestReadinessChecksRunInParallel(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) {
 		c.Sandbox = func(ctx context.Context) api.SandboxInfo {
@@ -239,7 +239,7 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 	}
 }
 
-func TestTheKey(t *testing.T) {
+func TestAPIKeyIsRequired(t *testing.T) {
 	t.Parallel()
 	b := setup(t, api.WithoutKeyDelay, func(c *api.Config) { c.Key = secret.NewValue("let-me-in-please-or-not") })
 	id := b.store.Put(session.Running)
@@ -288,7 +288,7 @@ func TestEveryAnswerHasSecurityHeaders(t *testing.T) {
 	require.Equal(t, "nosniff", b.do("GET", "/api/sessions", "", "Host", "evil.example").header.Get("X-Content-Type-Options"))
 }
 
-func TestPagesOfOthersMayNotCommand(t *testing.T) {
+func TestCrossOriginPagesMayNotSendCommands(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.do("POST", "/api/sessions", `{"agent":"demo"}`, "Origin", "https://evil.example", "Content-Type", "text/plain").problem(http.StatusForbidden, "forbidden")
@@ -376,7 +376,7 @@ func TestRequestsHaveAnIdAndOneLine(t *testing.T) {
 	require.Equal(t, "INFO", lines[0]["level"], "of an error")
 }
 
-func TestAForwardedAddressIsNotBelieved(t *testing.T) {
+func TestForwardedAddressIsIgnored(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.do("GET", "/api/agents", "", "X-Forwarded-For", "203.0.113.9", "X-Real-Ip", "203.0.113.9")
@@ -398,7 +398,7 @@ func TestAPanicIsAnInternalError(t *testing.T) {
 	require.Equal(t, http.StatusOK, b.do("GET", "/healthz", "").status, "the server lives on")
 }
 
-func TestADatabaseThatHangsIsUnavailable(t *testing.T) {
+func TestHangingDatabaseIsUnavailable(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.RequestTimeout = 50 * time.Millisecond })
 	id := b.store.Put(session.Running)
@@ -406,7 +406,7 @@ func TestADatabaseThatHangsIsUnavailable(t *testing.T) {
 	b.do("GET", "/api/sessions/"+id, "").problem(http.StatusServiceUnavailable, "unavailable")
 }
 
-func TestRequestsUnderWayFinishWhenTheServerStops(t *testing.T) {
+func TestShutdownFinishesRequestsInProgress(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -438,7 +438,7 @@ func TestRequestsUnderWayFinishWhenTheServerStops(t *testing.T) {
 	require.NoError(t, <-stopped)
 }
 
-func TestNewNamesWhatIsMissing(t *testing.T) {
+func TestNewNamesMissingConfiguration(t *testing.T) {
 	t.Parallel()
 	store := apitest.NewStore()
 	full := api.Config{Store: store, Signaler: &apitest.Signaler{}, Events: store, Agents: agents{}, WithoutKey: true}
@@ -527,7 +527,7 @@ func TestTheDocumentIsServed(t *testing.T) {
 	require.Contains(t, string(b.do("GET", "/openapi.yaml", "").body), "openapi: 3.0.3")
 }
 
-func TestHeadAnswersLikeGetWithoutABody(t *testing.T) {
+func TestHeadMatchesGetWithoutBody(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -564,7 +564,7 @@ func TestHeadAnswersLikeGetWithoutABody(t *testing.T) {
 }
 
 // With the request target in every form that reaches a handler.
-func TestOptionsOfTheServerIsAnsweredLikeEverythingElse(t *testing.T) {
+func TestServerWideOptionsRequest(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	address := strings.TrimPrefix(b.url, "http://")

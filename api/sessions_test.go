@@ -33,7 +33,7 @@ func TestCreateAnswersAtOnceAndSignals(t *testing.T) {
 	require.Equal(t, s.ID, b.do("GET", "/api/sessions/"+s.ID, "").session().ID)
 }
 
-func TestCreateTakesEverythingThatTheContractNames(t *testing.T) {
+func TestCreateAcceptsAllDocumentedFields(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	a := b.do("POST", "/api/sessions", `{"agent":"other","title":"Ä title","prompt":{"content":"hi","id":"p-1"},
@@ -63,7 +63,7 @@ func TestASessionIsLazyUnlessAPromptIsGiven(t *testing.T) {
 	}
 }
 
-func TestCreateRefusesWhatIsWrongAndChangesNothing(t *testing.T) {
+func TestInvalidCreateChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	deep := strings.Repeat(`{"a":`, 40) + "1" + strings.Repeat("}", 40)
@@ -136,7 +136,7 @@ func TestCreateRefusesWhatIsWrongAndChangesNothing(t *testing.T) {
 	require.Empty(t, b.temp.TakeCalls())
 }
 
-func TestEveryWrongFieldIsNamedInOneAnswer(t *testing.T) {
+func TestResponseNamesEveryInvalidField(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.do("POST", "/api/sessions", `{"agent":"unknown","title":1,"prompt":{"content":"","x":1},"z":1}`).problem(400, "invalid_request")
@@ -148,7 +148,7 @@ func TestEveryWrongFieldIsNamedInOneAnswer(t *testing.T) {
 	require.Contains(t, p.Errors[0].Message, "demo, other", "the error names the available agents")
 }
 
-func TestAMillionFaultsAreNotAllReported(t *testing.T) {
+func TestReportedFieldErrorsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	fields := map[string]int{}
@@ -189,7 +189,7 @@ func TestBigNumbersDoNotMakeBodiesTheSame(t *testing.T) {
 	b.do("POST", "/api/sessions", `{"agent":"demo","metadata":{"n":12345678901234567891}}`, "Idempotency-Key", "k").problem(409, "idempotency_conflict")
 }
 
-func TestACreateIsPromisedWithoutTemporal(t *testing.T) {
+func TestCreateIsAcceptedDuringTemporalOutage(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.temp.Set(func(o *apitest.Signaler) { o.Err = failure.Errorf(failure.Unavailable, "down") })
@@ -245,7 +245,7 @@ func TestListIsPagedAndFiltered(t *testing.T) {
 	}
 }
 
-func TestAWorkspaceIsPatchedBeforeItIsUsedAndInError(t *testing.T) {
+func TestWorkspaceIsPatchableBeforeUseAndInError(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	unused := b.store.Put(session.Initializing)
@@ -270,7 +270,7 @@ func TestAWorkspaceIsPatchedBeforeItIsUsedAndInError(t *testing.T) {
 	}
 }
 
-func TestPatchChangesWhatIsGiven(t *testing.T) {
+func TestPatchChangesOnlyGivenFields(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)

@@ -273,7 +273,7 @@ func TestASocketPagesALongHistory(t *testing.T) {
 	require.Equal(t, []string{"caught_up"}, s.brief(1))
 }
 
-func TestASocketSaysWhyItEnds(t *testing.T) {
+func TestSocketReportsCloseReason(t *testing.T) {
 	t.Parallel()
 	t.Run("Over", func(t *testing.T) {
 		t.Parallel()
@@ -339,7 +339,7 @@ func TestASocketSaysWhyItEnds(t *testing.T) {
 	})
 }
 
-func TestASocketCarriesRequestsOut(t *testing.T) {
+func TestSocketExecutesRequests(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -415,7 +415,7 @@ func TestASocketCarriesRequestsOut(t *testing.T) {
 	require.Equal(t, []string{"pong", "p"}, []string{pong.Type, pong.ID})
 }
 
-func TestASocketRefusesWhatItDoesNotUnderstand(t *testing.T) {
+func TestSocketRejectsUnknownMessages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.socket("/api/sessions/" + b.store.Put(session.Running) + "/ws")
@@ -451,7 +451,7 @@ func TestASocketRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	require.Equal(t, "pong", s.ask(`{"type":"ping"}`).Type, "the connection is still open")
 }
 
-func TestASocketEndsForWhatIsNoMessage(t *testing.T) {
+func TestSocketClosesOnInvalidMessage(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	path := "/api/sessions/" + b.store.Put(session.Running) + "/ws"
@@ -588,7 +588,7 @@ func TestARoomIsBoundedAndWaitsForItsMembers(t *testing.T) {
 }
 
 // The same session in the sub-protocol with the names of blocks.
-func TestASocketSpeaksOfBlocks(t *testing.T) {
+func TestSocketSendsBlockEvents(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -660,7 +660,7 @@ func TestASocketSpeaksOfBlocks(t *testing.T) {
 	require.Equal(t, []string{"session:question", "15 error", "16 session:event", "caught_up"}, s.brief(4))
 }
 
-func TestASocketKnowsWhoLooks(t *testing.T) {
+func TestSocketReportsPresence(t *testing.T) {
 	t.Parallel()
 	b := setup(t, api.ReadPresence(5*time.Millisecond))
 	id := b.store.Put(session.Running)
@@ -720,7 +720,7 @@ func TestASocketTakesAStreamToken(t *testing.T) {
 	b.refused("/api/ws?token="+b.streamToken(id), http.StatusUnauthorized, "unauthorized", nil)
 }
 
-func TestASocketSaysWhichSessionsHaveChanged(t *testing.T) {
+func TestSocketReportsChangedSessions(t *testing.T) {
 	t.Parallel()
 	b := setup(t, api.ReadPresence(5*time.Millisecond))
 	s := b.socket("/api/ws")

@@ -114,7 +114,7 @@ func (c *cutter) follow(ctx context.Context, id, query string, options *websocke
 
 // Two clients follow a session through a proxy that cuts their connections, while events are appended and the api is
 // restarted.
-func TestPostgresTwoSocketsGetTheSameThroughCutsAndRestarts(t *testing.T) {
+func TestPostgresTwoSocketsAgreeAcrossDisconnectsAndRestarts(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.URL(t)
 	first, db := setupPostgresAt(t, url)
@@ -193,7 +193,7 @@ func TestPostgresUsersAreKnownAtAllServers(t *testing.T) {
 	require.Empty(t, present, "an api that stops takes its clients with it")
 }
 
-func TestPostgresASocketSaysWhichSessionsHaveChanged(t *testing.T) {
+func TestPostgresSocketReportsChangedSessions(t *testing.T) {
 	t.Parallel()
 	b, db := setupPostgresAt(t, postgrestest.URL(t), api.ReadPresence(5*time.Millisecond))
 	s := b.socket("/api/ws")

@@ -14,7 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestASilentClientIsLetGo(t *testing.T) {
+func TestSilentClientIsDisconnected(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) {
 		c.Heartbeat = 10 * time.Millisecond
@@ -26,7 +26,7 @@ func TestASilentClientIsLetGo(t *testing.T) {
 	}, waitLimit, time.Millisecond)
 }
 
-func TestAClientThatAnswersPingsStays(t *testing.T) {
+func TestClientThatAnswersPingsStaysConnected(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.Heartbeat = 500 * time.Millisecond })
 	pings := make(chan struct{}, 10)
@@ -43,7 +43,7 @@ func TestAClientThatAnswersPingsStays(t *testing.T) {
 	}
 }
 
-func TestAClientThatReadsNothingIsDisconnected(t *testing.T) {
+func TestUnreadingClientIsDisconnected(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.WriteTimeout = 5 * time.Second })
 	id := b.store.Put(session.Running)
@@ -64,8 +64,8 @@ func TestAClientThatReadsNothingIsDisconnected(t *testing.T) {
 	require.Equal(t, "pong", other.ask(`{"type":"ping"}`).Type)
 }
 
-// TestASlowClientLearnsThatItIs: also if its messages are written together.
-func TestASlowClientLearnsThatItIs(t *testing.T) {
+// TestSlowClientIsNotified: also if its messages are written together.
+func TestSlowClientIsNotified(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]int{"large messages": 1 << 20, "small messages": 4 << 10} {
 		t.Run(name, func(t *testing.T) {
@@ -95,8 +95,8 @@ func TestASlowClientLearnsThatItIs(t *testing.T) {
 	}
 }
 
-// TestAClientThatReadsNothingOfManyMessagesIsDisconnected: nothing of it can be written any more.
-func TestAClientThatReadsNothingOfManyMessagesIsDisconnected(t *testing.T) {
+// TestUnreadingClientOfManyMessagesIsDisconnected: nothing of it can be written any more.
+func TestUnreadingClientOfManyMessagesIsDisconnected(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.WriteTimeout = time.Second })
 	id := b.store.Put(session.Running)

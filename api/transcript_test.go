@@ -49,8 +49,8 @@ func (b *harness) open(path string) io.ReadCloser {
 	return resp.Body
 }
 
-// TestATranscriptIsSentAsItIsRead reads a response that never ends.
-func TestATranscriptIsSentAsItIsRead(t *testing.T) {
+// TestTranscriptIsStreamed reads a response that never ends.
+func TestTranscriptIsStreamed(t *testing.T) {
 	t.Parallel()
 	store := &pieces{size: 1 << 40}
 	stopped := make(chan struct{})
@@ -69,8 +69,8 @@ func TestATranscriptIsSentAsItIsRead(t *testing.T) {
 	<-stopped
 }
 
-// TestATranscriptThatCannotBeReadToItsEndDoesNotLookWhole fails after a part was sent.
-func TestATranscriptThatCannotBeReadToItsEndDoesNotLookWhole(t *testing.T) {
+// TestTruncatedTranscriptIsDetectable fails after a part was sent.
+func TestTruncatedTranscriptIsDetectable(t *testing.T) {
 	t.Parallel()
 	store := &pieces{size: 2 << 20}
 	store.content = func(yield func([]byte, error) bool) {
@@ -92,8 +92,8 @@ func TestATranscriptThatCannotBeReadToItsEndDoesNotLookWhole(t *testing.T) {
 	b.do("GET", "/api/sessions/"+id+"/transcript", "").problem(http.StatusServiceUnavailable, "unavailable")
 }
 
-// TestASecretThatLiesAcrossPiecesIsMasked divides a value between pieces.
-func TestASecretThatLiesAcrossPiecesIsMasked(t *testing.T) {
+// TestSecretSplitAcrossChunksIsMasked divides a value between pieces.
+func TestSecretSplitAcrossChunksIsMasked(t *testing.T) {
 	t.Parallel()
 	const planted = "planted-value-0123456789"
 	masker := secret.NewMasker([]secret.Named{{Name: "KEY", Value: secret.NewValue(planted)}})

@@ -124,7 +124,7 @@ func TestTranscriptsHavePages(t *testing.T) {
 }
 
 // A file that grows continues; one that was rewritten begins again.
-func TestPagesOfATranscriptThatChanges(t *testing.T) {
+func TestPagesOfChangingTranscript(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)

@@ -67,7 +67,7 @@ func TestAShortRunFindsEveryFigure(t *testing.T) {
 	require.NotContains(t, document, "Inf")
 }
 
-func TestAPartThatFailsIsReportedAndTheNextOnesRun(t *testing.T) {
+func TestFailedPartDoesNotStopOthers(t *testing.T) {
 	t.Parallel()
 	var ran bool
 	r, err := measure(t.Context(), options{}, []part{
@@ -109,7 +109,7 @@ func TestHandwrittenTextIsKept(t *testing.T) {
 	require.Empty(t, handwritten(""))
 }
 
-func TestQuantilesAreOfTheNearestRank(t *testing.T) {
+func TestQuantilesUseNearestRank(t *testing.T) {
 	t.Parallel()
 	var s samples
 	require.Zero(t, s.p50())

@@ -143,7 +143,7 @@ func TestAListGoesOverAllPages(t *testing.T) {
 	require.Empty(t, none.Items)
 }
 
-func TestProblemsAreErrorsWithACode(t *testing.T) {
+func TestProblemResponsesBecomeErrors(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, err := b.client.SessionGet(t.Context(), session.NewID("ses_"))
@@ -163,7 +163,7 @@ func TestProblemsAreErrorsWithACode(t *testing.T) {
 	require.ErrorContains(t, err, "unauthorized")
 }
 
-func TestAddressesThatCannotBe(t *testing.T) {
+func TestInvalidAddresses(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"", "localhost:8080", "ftp://x", "http://", "http://%zz"} {
 		_, err := client.New(address, "")
@@ -171,7 +171,7 @@ func TestAddressesThatCannotBe(t *testing.T) {
 	}
 }
 
-func TestAnswersOfOthersAreNotBelieved(t *testing.T) {
+func TestResponsesOfOtherServersAreRejected(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -194,7 +194,7 @@ func TestAnswersOfOthersAreNotBelieved(t *testing.T) {
 	}
 }
 
-func TestACallIsTriedAgainWhenTheServerAsks(t *testing.T) {
+func TestCallHonorsRetryAfter(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
 	b := setup(t, func(next http.Handler) http.Handler {
@@ -226,7 +226,7 @@ func TestACallEndsAtItsDeadline(t *testing.T) {
 	require.EqualValues(t, 4, calls.Load())
 }
 
-func TestALostAnswerMakesNothingTwice(t *testing.T) {
+func TestRetryAfterLostResponseIsIdempotent(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
 	b := setup(t, func(next http.Handler) http.Handler {
@@ -247,7 +247,7 @@ func TestALostAnswerMakesNothingTwice(t *testing.T) {
 	require.EqualValues(t, 4, calls.Load())
 }
 
-func TestNoServer(t *testing.T) {
+func TestUnreachableServer(t *testing.T) {
 	t.Parallel()
 	nowhere, err := client.New("http://127.0.0.1:1", key) // a port that is never assigned
 	require.NoError(t, err)
@@ -266,7 +266,7 @@ func TestNoServer(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-func TestFollowResumesWhereItWasDisconnected(t *testing.T) {
+func TestFollowResumesAfterDisconnect(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -337,7 +337,7 @@ func TestFollowReportsGaps(t *testing.T) {
 	require.Equal(t, []string{"text_delta 1", "caught_up 0", "gap 0", "title 9"}, got)
 }
 
-func TestFollowEndsWhereItIsRefused(t *testing.T) {
+func TestFollowEndsOnRefusal(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)

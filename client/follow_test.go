@@ -16,7 +16,7 @@ import (
 )
 
 // A reader of what comes has no position before its first event. What is written while it is disconnected must not be lost.
-func TestAFollowerOfTheLatestLosesNothing(t *testing.T) {
+func TestFollowLatestLosesNoEvents(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -37,7 +37,7 @@ func TestAFollowerOfTheLatestLosesNothing(t *testing.T) {
 	require.Equal(t, []int64{2, 3}, seqs)
 }
 
-func TestBlocksAreFollowedAcrossLostConnectionsAndGaps(t *testing.T) {
+func TestFollowBlocksSurvivesDisconnectsAndGaps(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -67,7 +67,7 @@ func TestBlocksAreFollowedAcrossLostConnectionsAndGaps(t *testing.T) {
 	require.Equal(t, []string{"one 1 false 2", "two a false 2", "two ab false 3", "two abc false 5", "one  true 6"}, got)
 }
 
-func TestAPromptIsAwaitedWhateverHappensToTheConnection(t *testing.T) {
+func TestPromptWaitSurvivesDisconnects(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -96,7 +96,7 @@ func TestAPromptIsAwaitedWhateverHappensToTheConnection(t *testing.T) {
 	require.ErrorContains(t, err, string(client.CodePromptNotFound))
 }
 
-func TestWhatHappensToAllSessionsIsFollowed(t *testing.T) {
+func TestLifecycleEventsAreFollowed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	happen := func(position int64, agent string, kind lifecycle.Type) {

@@ -106,9 +106,9 @@ func exported(t *testing.T) (types, values []string) {
 	return types, values
 }
 
-// TestNothingExportedIsOfAnInternalPackage looks at everything that can be reached from a Client: another module cannot name types of
+// TestExportedAPIHasNoInternalTypes looks at everything that can be reached from a Client: another module cannot name types of
 // internal packages.
-func TestNothingExportedIsOfAnInternalPackage(t *testing.T) {
+func TestExportedAPIHasNoInternalTypes(t *testing.T) {
 	t.Parallel()
 	seen := map[reflect.Type]bool{}
 	var look func(reflect.Type)

@@ -144,7 +144,7 @@ func constants(t *testing.T, file, of string) []string {
 	return found
 }
 
-func TestTimesAreWrittenAsTheServerDoes(t *testing.T) {
+func TestTimesMatchServerFormat(t *testing.T) {
 	t.Parallel()
 	at := client.Time{Time: time.Date(2026, 3, 4, 5, 6, 7, 80_000_000, time.FixedZone("east", 3600))}
 	data, err := at.MarshalJSON()

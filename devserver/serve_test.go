@@ -99,10 +99,10 @@ func TestKillDuringTheFirstStartLeavesNoHalfDatabase(t *testing.T) {
 	}
 }
 
-// TestLoneSignalDoesNotWaitForAQueueRead measures the time from sending a lone signal to the
+// TestSingleSignalDoesNotWaitForQueueRead measures the time from sending a lone signal to the
 // workflow handling it. A server that reads its queues 20 times a second, as it does by default,
 // takes 50 ms for each; the fastest of them show how long one takes on a free machine.
-func TestLoneSignalDoesNotWaitForAQueueRead(t *testing.T) {
+func TestSingleSignalDoesNotWaitForQueueRead(t *testing.T) {
 	t.Parallel()
 	const (
 		warmUp = 40 // a server that reads its queues rarely makes a few reads right after its start
@@ -257,7 +257,7 @@ func TestUIRefusesForeignHostNames(t *testing.T) {
 	}
 }
 
-func TestUIAnswersAreOfNoUseToOtherPages(t *testing.T) {
+func TestUIResponsesAreProtectedFromOtherOrigins(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.start(t, "--ui-port", fmt.Sprint(b.uiPort))
@@ -310,7 +310,7 @@ func TestUIAnswersAreOfNoUseToOtherPages(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, ask(http.MethodPost, command, "", own).status, "there is no such workflow")
 }
 
-func TestRefusesWithOneSentence(t *testing.T) {
+func TestStartErrorsAreOneSentence(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	running := b.start(t, "--ui-port", fmt.Sprint(b.uiPort))

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAttendedSessionsOutliveTheirWorkers freezes and kills workers while they attend sessions, and
+// TestAttendedSessionsSurviveTheirWorkers freezes and kills workers while they attend sessions, and
 // while they claim prompts and begin, run and end turns, with commands in between. Each prompt ends
 // and runs once, in order.
-func TestAttendedSessionsOutliveTheirWorkers(t *testing.T) { //nolint:tparallel // one fault after the other, all of one system
+func TestAttendedSessionsSurviveTheirWorkers(t *testing.T) { //nolint:tparallel // one fault after the other, all of one system
 	t.Parallel()
 	r := startRigEnv(t, []string{"OVERWINTER_ATTEND=30s"}, 2)
 	t.Run("frozen at the begin of turns", func(t *testing.T) { r.workersFrozenAtTheBegin(t) })        //nolint:paralleltest // see above

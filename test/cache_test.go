@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSessionsWhoseWorkflowsAreNotInMemoryWork prompts sessions whose workflows a worker with a small
+// TestSessionsWithUncachedWorkflowsWork prompts sessions whose workflows a worker with a small
 // cache may have evicted: it replays their histories.
-func TestSessionsWhoseWorkflowsAreNotInMemoryWork(t *testing.T) {
+func TestSessionsWithUncachedWorkflowsWork(t *testing.T) {
 	t.Parallel()
 	s := startStackEnv(t, []string{"OVERWINTER_CACHED_WORKFLOWS=10"}, stackDir(t))
 	var ids []string

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEveryPartMayBeKilledInATurn kills each part of the system with SIGKILL in the middle of a
+// TestTurnSurvivesKillOfAnyPart kills each part of the system with SIGKILL in the middle of a
 // turn. Every prompt reaches a final status, the stream has every event once and in order, and the
 // session continues.
-func TestEveryPartMayBeKilledInATurn(t *testing.T) { //nolint:tparallel // one part after the other, all of one system
+func TestTurnSurvivesKillOfAnyPart(t *testing.T) { //nolint:tparallel // one part after the other, all of one system
 	t.Parallel()
 	s := startStack(t)
 	for _, c := range []struct { //nolint:paralleltest // see above

@@ -11,11 +11,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
 )
 
-// TestClaudeCodeWorksSleepsAndRemembers runs the real program, installed into an
+// TestClaudeCodeRemembersAfterHibernation runs the real program, installed into an
 // image from its pinned package, against a model server: text, a tool that writes
 // a file, hibernation, a wake, and a second prompt whose request to the model holds
 // the first.
-func TestClaudeCodeWorksSleepsAndRemembers(t *testing.T) {
+func TestClaudeCodeRemembersAfterHibernation(t *testing.T) {
 	t.Parallel()
 	models := modelserver.New(map[string][]modelserver.Step{
 		"file":   {{Text: "I write it.", Calls: []modelserver.Call{modelserver.Bash("echo from claude > made.txt && cat made.txt")}}, {Text: "Written."}},

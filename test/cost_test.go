@@ -18,7 +18,7 @@ import (
 	"go.temporal.io/sdk/log"
 )
 
-// TestWhatATurnCosts counts the operations of the whole system for a turn of one word and for a
+// TestOperationsPerTurn counts the operations of the whole system for a turn of one word and for a
 // turn of many words. It is the short form of make bench, because counts do not depend on the
 // machine. Every prompt pays for a higher count, so a change that needs one raises the bound here
 // and states the reason in its commit; a change that saves some lowers it.
@@ -29,7 +29,7 @@ import (
 //
 // The worker of the previous turn claims a turn of an attended session: its workflow receives only
 // one signal for several turns.
-func TestWhatATurnCosts(t *testing.T) {
+func TestOperationsPerTurn(t *testing.T) {
 	t.Parallel()
 	t.Run("dispatched", func(t *testing.T) {
 		t.Parallel()

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestASessionOutlivesItsEnvironment saves a checkpoint, moves to another sandbox and discards one:
+// TestSessionSurvivesEnvironmentTermination saves a checkpoint, moves to another sandbox and discards one:
 // each has the conversation, and the files are as promised.
-func TestASessionOutlivesItsEnvironment(t *testing.T) {
+func TestSessionSurvivesEnvironmentTermination(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)
 	id := s.create(t, object{

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestATurnOutlivesAStallOfTemporal freezes Temporal for ten seconds in the middle of a turn. The
+// TestTurnSurvivesTemporalStall freezes Temporal for ten seconds in the middle of a turn. The
 // attempt keeps its run, and its words continue to arrive.
-func TestATurnOutlivesAStallOfTemporal(t *testing.T) {
+func TestTurnSurvivesTemporalStall(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)
 	words := make([]string, 320)
@@ -50,9 +50,9 @@ func TestATurnOutlivesAStallOfTemporal(t *testing.T) {
 	require.Equal(t, words, strings.Fields(said(t, stream.all(t), slow["runId"].(string))))
 }
 
-// TestAKilledWorkersTurnIsTakenOver kills the worker in the middle of silent turns, so that only
+// TestTurnOfKilledWorkerIsTakenOver kills the worker in the middle of silent turns, so that only
 // the missing heartbeats reveal it. Another attempt takes over each of them within 20 s.
-func TestAKilledWorkersTurnIsTakenOver(t *testing.T) {
+func TestTurnOfKilledWorkerIsTakenOver(t *testing.T) {
 	t.Parallel()
 	const turns, promise, slack = 5, 20 * time.Second, 10 * time.Second
 	release := make(chan struct{})

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSessionWorksSleepsAndWakes is the main job, from outside: a session runs
+// TestSessionHibernatesAndWakes is the main job, from outside: a session runs
 // an agent, hibernates when idle so that nothing of its sandbox is left, and
 // wakes on the next prompt with its files and its memory.
-func TestSessionWorksSleepsAndWakes(t *testing.T) {
+func TestSessionHibernatesAndWakes(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)
 	eventually(t, within, "readiness names the isolation level", func() error {
@@ -74,9 +74,9 @@ func TestSessionWorksSleepsAndWakes(t *testing.T) {
 	require.Empty(t, s.sandboxTree())
 }
 
-// TestASessionSleepsWhenItSays checks that a session hibernates at the time that it shows and
+// TestSessionHibernatesAtAnnouncedTime checks that a session hibernates at the time that it shows and
 // announces, which a prompt and a new idle timeout move.
-func TestASessionSleepsWhenItSays(t *testing.T) {
+func TestSessionHibernatesAtAnnouncedTime(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)
 	id := s.create(t, object{"idleTimeout": "1h", "prompt": object{"id": "first", "content": "hello"}})

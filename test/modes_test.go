@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestModesOutliveLostParts checks that, whichever part is killed, collected prompts run as one,
+// TestModesSurviveLostParts checks that, whichever part is killed, collected prompts run as one,
 // and a steer reaches the turn, or runs next if the turn is interrupted.
-func TestModesOutliveLostParts(t *testing.T) { //nolint:tparallel // one part after the other, all of one system
+func TestModesSurviveLostParts(t *testing.T) { //nolint:tparallel // one part after the other, all of one system
 	t.Parallel()
 	s := startStack(t)
 	for _, c := range []struct { //nolint:paralleltest // see above

@@ -21,10 +21,10 @@ func (s *stack) asleep(t *testing.T, sessionID string) {
 	require.EqualValues(t, 1, slept["queue"].(object)["processing"])
 }
 
-// TestQuestionsOutliveTheirSandboxes hibernates a session with an open question until it is
+// TestQuestionsSurviveTheirSandboxes hibernates a session with an open question until it is
 // answered. The answer is delivered once, whichever worker runs, and the agent continues. A
 // question without an answer expires and is rejected.
-func TestQuestionsOutliveTheirSandboxes(t *testing.T) {
+func TestQuestionsSurviveTheirSandboxes(t *testing.T) {
 	t.Parallel()
 	s := startStackEnv(t, []string{"OVERWINTER_PARK_AFTER=2s"}, stackDir(t))
 	id := s.create(t, object{

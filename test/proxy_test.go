@@ -290,9 +290,9 @@ func TestProxyFailsAsAsked(t *testing.T) {
 	<-done
 }
 
-// TestAProxyIsBrokenTwiceAtOnce checks that concurrent faults run one after the other, and that
+// TestProxyAcceptsTwoFaults checks that concurrent faults run one after the other, and that
 // everything passes after the second.
-func TestAProxyIsBrokenTwiceAtOnce(t *testing.T) {
+func TestProxyAcceptsTwoFaults(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]func(t *testing.T, p *proxy){
 		"refused": func(t *testing.T, p *proxy) { p.refuse(t, 50*time.Millisecond) },

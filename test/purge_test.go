@@ -23,10 +23,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestAPurgedSessionIsNowhere plants words in every text of a session, of a fork of it and of its
+// TestPurgeErasesSessionEverywhere plants words in every text of a session, of a fork of it and of its
 // portable archive, purges both sessions while every part is killed in turn, and looks for the
 // words in every table, log, snapshot and history.
-func TestAPurgedSessionIsNowhere(t *testing.T) {
+func TestPurgeErasesSessionEverywhere(t *testing.T) {
 	t.Parallel()
 	database := postgrestest.URL(t)
 	s := startStack(t, "--database-url", database)

@@ -64,9 +64,9 @@ func TestReconcilerEndsOrphans(t *testing.T) {
 	require.Equal(t, "unverified", woken["receipt"].(object)["kind"], "%v", woken["receipt"])
 }
 
-// TestAWorkflowTerminatedByHandComesBack terminates a workflow, as any user can in Temporal's UI,
+// TestTerminatedWorkflowIsRevived terminates a workflow, as any user can in Temporal's UI,
 // in the middle of a turn: the session resumes, and the turn continues.
-func TestAWorkflowTerminatedByHandComesBack(t *testing.T) {
+func TestTerminatedWorkflowIsRevived(t *testing.T) {
 	t.Parallel()
 	s := startStackEnv(t, []string{"OVERWINTER_RECONCILE_EVERY=2s"}, stackDir(t))
 	temporal, err := client.Dial(client.Options{HostPort: s.engine, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})

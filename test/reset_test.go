@@ -24,10 +24,10 @@ import (
 // all tasks.
 const resetsTried = 6
 
-// TestAWorkflowThatIsResetToAnyTaskKeepsItsSession resets the workflow of a session in its second
+// TestResetWorkflowKeepsSession resets the workflow of a session in its second
 // sandbox to earlier tasks, each time during a turn: no prompt is lost or runs twice, and sandbox
 // and files are kept.
-func TestAWorkflowThatIsResetToAnyTaskKeepsItsSession(t *testing.T) {
+func TestResetWorkflowKeepsSession(t *testing.T) {
 	t.Parallel()
 	s := startStackEnv(t, []string{"OVERWINTER_RECONCILE_EVERY=2s"}, stackDir(t))
 	temporal, err := client.Dial(client.Options{HostPort: s.engine, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})

@@ -22,10 +22,10 @@ func (s *stack) waitRun(t *testing.T, runID string) object {
 	}
 }
 
-// TestRunsContinueForkAndOutliveTheirWorker checks that one of several simultaneous runs on a head
+// TestRunsContinueForkAndSurviveWorkerLoss checks that one of several simultaneous runs on a head
 // is accepted, that it keeps its id although its worker is killed, that its bundle is the base of
 // the next one, and that a forking run has only the files of its base.
-func TestRunsContinueForkAndOutliveTheirWorker(t *testing.T) {
+func TestRunsContinueForkAndSurviveWorkerLoss(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)
 	id := s.create(t, object{})

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAStopPutsSessionsToSleep checks that Ctrl-C waits for turns that end soon, interrupts the
+// TestShutdownHibernatesSessions checks that Ctrl-C waits for turns that end soon, interrupts the
 // others, and saves every session.
-func TestAStopPutsSessionsToSleep(t *testing.T) {
+func TestShutdownHibernatesSessions(t *testing.T) {
 	t.Parallel()
 	s := startStack(t, "--drain-timeout", "3s")
 	begin := func(name string, prompt object) (id string, stream *follower) {
@@ -69,8 +69,8 @@ func TestAStopPutsSessionsToSleep(t *testing.T) {
 	}
 }
 
-// TestASecondSignalStopsAtOnce checks that a second signal does not wait for turns.
-func TestASecondSignalStopsAtOnce(t *testing.T) {
+// TestSecondSignalStopsImmediately checks that a second signal does not wait for turns.
+func TestSecondSignalStopsImmediately(t *testing.T) {
 	t.Parallel()
 	s := startStack(t, "--drain-timeout", "1h")
 	id := s.create(t, object{"prompt": object{"id": "p", "content": "slow 100ms: begun " + strings.Repeat("word ", 3000)}})

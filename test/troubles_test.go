@@ -181,7 +181,7 @@ func TestEveryAgentInTrouble(t *testing.T) {
 			b.isAnswered(t)
 			b.isBrokenOff(t)
 			b.isKilled(t)
-			b.givesUp(t)
+			b.failsAfterModelTimeout(t)
 			b.isTakenBack(t)
 			b.losesItsSnapshots(t)
 			b.losesItsHome(t)
@@ -271,7 +271,7 @@ func (b *trouble) isKilled(t *testing.T) {
 	require.Contains(t, text["content"], "word0", "streamed text is not removed")
 }
 
-func (b *trouble) givesUp(t *testing.T) {
+func (b *trouble) failsAfterModelTimeout(t *testing.T) {
 	t.Helper()
 	b.prompt(t, b.id, "fails", "It {{fails}} for ever")
 	failed := b.waitPrompt(t, b.id, "fails", within)

@@ -61,9 +61,9 @@ func (r *receiver) has() map[string]int {
 	return out
 }
 
-// TestWebhooksOutliveTheirWorker checks that each event is delivered although the receiver refuses
+// TestWebhooksSurviveWorkerLoss checks that each event is delivered although the receiver refuses
 // every first attempt and the worker is killed between the attempts.
-func TestWebhooksOutliveTheirWorker(t *testing.T) {
+func TestWebhooksSurviveWorkerLoss(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)
 	r := &receiver{refused: map[string]bool{}, taken: map[string]string{}}

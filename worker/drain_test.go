@@ -113,7 +113,7 @@ func awake(id, run string, ends time.Duration) *sleeper {
 	return &sleeper{Awake: backlog.Awake{SessionID: id, Status: session.Running, RunID: run}, endsAt: time.Now().Add(ends)}
 }
 
-func TestADrainPutsSessionsToSleep(t *testing.T) {
+func TestDrainHibernatesSessions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &sleepers{sessions: map[string]*sleeper{
@@ -130,7 +130,7 @@ func TestADrainPutsSessionsToSleep(t *testing.T) {
 	})
 }
 
-func TestADrainOutlastsFailures(t *testing.T) {
+func TestDrainContinuesDespiteFailures(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &sleepers{fails: 7, lost: 3, sessions: map[string]*sleeper{"a": awake("a", "", 0), "b": awake("b", "r", time.Second)}}
@@ -141,7 +141,7 @@ func TestADrainOutlastsFailures(t *testing.T) {
 	})
 }
 
-func TestADrainOutlastsAWake(t *testing.T) {
+func TestDrainWaitsForWakingSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &sleepers{sessions: map[string]*sleeper{"a": awake("a", "r", 5*time.Second)}}

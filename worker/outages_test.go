@@ -33,7 +33,7 @@ func (s *outageStore) OutageRecord(_ context.Context, part string, began, ended 
 	return nil
 }
 
-func TestOutagesAreRecordedWhenTheyAreOver(t *testing.T) {
+func TestEndedOutagesAreRecorded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var database, temporal, refused, frozen atomic.Bool

@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/backlog"
 )
 
-func TestTheRelaySignalsLessAndLessForTheSameRow(t *testing.T) {
+func TestRelayBacksOffPerRow(t *testing.T) {
 	t.Parallel()
 	p := newPacer(3 * time.Second)
 	work := backlog.Unclaimed{SessionID: "ses_a", PromptID: "p", Ordinal: 1}

@@ -65,7 +65,7 @@ func (i *installation) loaded(t *testing.T, id string) bool {
 	return s.Loaded
 }
 
-func TestInstallationsThatShareANamespaceTakeNoneOfEachOthersTasks(t *testing.T) {
+func TestInstallationsInOneNamespaceAreSeparate(t *testing.T) {
 	t.Parallel()
 	c := dial(t)
 	one, other := setupInstallation(t), setupInstallation(t)

@@ -105,10 +105,10 @@ func (b *builds) look(t *testing.T, build string, after time.Duration) (moved in
 	return moved
 }
 
-// TestWorkflowsWhoseBuildHasNoWorkersAreMoved: the workers of a build stop while workflows are
+// TestWorkflowsOfBuildWithoutWorkersAreMoved: the workers of a build stop while workflows are
 // pinned to it. Without moveStranded, those workflows wait without end; with it, they start again
 // on the current build, or on workers without builds after a rollback to those.
-func TestWorkflowsWhoseBuildHasNoWorkersAreMoved(t *testing.T) {
+func TestWorkflowsOfBuildWithoutWorkersAreMoved(t *testing.T) {
 	t.Parallel()
 	b := newBuilds(t, "0123456789abcdef000000000057a4ed")
 	require.Zero(t, b.look(t, "", longAgo), "there is no deployment")

@@ -121,7 +121,7 @@ func start(t *testing.T, c worker.Config) (w *worker.Worker, stop func() error) 
 	return w, stop
 }
 
-func TestTheRelaySignalsForWhatIsUnclaimed(t *testing.T) {
+func TestRelaySignalsUnclaimedPrompts(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)
 	prompted := func(content string) (sessionID, promptID string) {
@@ -151,9 +151,9 @@ func TestTheRelaySignalsForWhatIsUnclaimed(t *testing.T) {
 	}
 }
 
-// TestASignalThatFailsDelaysNoOther: more sessions wait than one pass signals, and the signal of
+// TestFailedSignalDoesNotDelayOthers: more sessions wait than one pass signals, and the signal of
 // the first one always fails.
-func TestASignalThatFailsDelaysNoOther(t *testing.T) {
+func TestFailedSignalDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)
 	waiting := map[string]bool{}
@@ -193,7 +193,7 @@ func TestAWorkerIsReadyWhileItPolls(t *testing.T) {
 	require.NoError(t, stop())
 }
 
-func TestAWorkerMayBeStoppedBeforeItHasBegun(t *testing.T) {
+func TestWorkerMayBeStoppedBeforeStart(t *testing.T) {
 	t.Parallel()
 	for range 3 {
 		_, stop := start(t, worker.Config{Temporal: dial(t), Relay: worker.Relay{Rows: nothing{}, Signaler: &signaler{}}})
@@ -201,7 +201,7 @@ func TestAWorkerMayBeStoppedBeforeItHasBegun(t *testing.T) {
 	}
 }
 
-func TestTheScheduleTakesTheIntervalOfTheWorkerThatCameLast(t *testing.T) { //nolint:paralleltest // there is one schedule, which the others set too
+func TestScheduleUsesIntervalOfNewestWorker(t *testing.T) { //nolint:paralleltest // there is one schedule, which the others set too
 	c := dial(t)
 	for _, every := range []time.Duration{never + time.Minute, never + 2*time.Minute} {
 		_, stop := start(t, worker.Config{

@@ -148,9 +148,9 @@ func (f *fakes) TakeBack(ctx context.Context, _ activities.SessionRef) (activiti
 	})
 }
 
-// TestWhatAnAttendedPromptCostsInTemporal: only its share of a signal and of the workflow task that
+// TestTemporalCostOfAttendedPrompt: only its share of a signal and of the workflow task that
 // handles it.
-func TestWhatAnAttendedPromptCostsInTemporal(t *testing.T) {
+func TestTemporalCostOfAttendedPrompt(t *testing.T) {
 	t.Parallel()
 	commands := func(prompts int) map[string]int {
 		script := &strings.Builder{}

@@ -96,7 +96,7 @@
 //   - One sandbox per session: each sandbox has the next generation, and a spent generation is not
 //     used again.
 //
-// TestScenarios shows each invariant, TestRandomLivesKeepThePromises tries to break them, and
+// TestScenarios shows each invariant, TestRandomSessionsKeepInvariants tries to break them, and
 // TestReplaysRecordedHistories replays sessions of earlier releases.
 //
 // # When things fail

@@ -37,10 +37,10 @@ func (*earlierOutbound) GetVersion(workflow.Context, string, workflow.Version, w
 	return workflow.DefaultVersion
 }
 
-// TestADeployHealsASessionThatAnEarlierVersionLeftInError: its workflow waits for a person, as in
+// TestDeployRecoversSessionLeftInError: its workflow waits for a person, as in
 // the version that started it, although the cause of the error has gone away. The reconciler of
 // this version replaces it.
-func TestADeployHealsASessionThatAnEarlierVersionLeftInError(t *testing.T) {
+func TestDeployRecoversSessionLeftInError(t *testing.T) {
 	t.Parallel()
 	r := setupEngine(t, "earlier_error")
 	r.world.state, r.world.reason = session.Error, "the database is not available: connection refused"

@@ -28,13 +28,13 @@ var faulty = map[string][]string{
 
 var stores = []string{"passing", "fenced", "refused"}
 
-// TestRandomLivesKeepThePromises plays random scripts, some with outages of an hour. Whatever is
+// TestRandomSessionsKeepInvariants plays random scripts, some with outages of an hour. Whatever is
 // requested and whatever fails: no prompt starts while the queue is held; every step is in the
 // table; at most one sandbox is alive, and none while the session is hibernated or terminated; no
 // prompt is delivered twice unless its policy is retry; at most one timer is pending; every prompt
 // ends by itself within two minutes of the last fault, unless a refusal needs a person; and after a
 // stop every accepted prompt has its outcome. The world checks all but the last.
-func TestRandomLivesKeepThePromises(t *testing.T) {
+func TestRandomSessionsKeepInvariants(t *testing.T) {
 	t.Parallel()
 	activities := rapid.SampledFrom([]string{
 		"BeginRun", "RecordTransition", "OpenSession", "CloseSession", "SettleRun", "ReturnRun", "RequeuePrompt", "TellProblem", "AnnounceDeadline", "ContinueRun",
@@ -122,10 +122,10 @@ func TestOneTimerForManyPrompts(t *testing.T) {
 	require.WithinDuration(t, epoch.Add(510*time.Second), c.stage.at, 0)
 }
 
-// TestWhatAPromptCostsInTemporal counts the commands of the workflow for one more prompt of an idle session: one event each,
+// TestTemporalCostOfPrompt counts the commands of the workflow for one more prompt of an idle session: one event each,
 // but three for the activity. With the signal and two workflow tasks of three events each, a prompt makes 12 events. Where
 // a change needs another number, change it here and say in the commit why: each is a write of the workflow's state.
-func TestWhatAPromptCostsInTemporal(t *testing.T) {
+func TestTemporalCostOfPrompt(t *testing.T) {
 	t.Parallel()
 	commands := func(prompts int) map[string]int {
 		script := &strings.Builder{}
@@ -150,9 +150,9 @@ func TestWhatAPromptCostsInTemporal(t *testing.T) {
 	require.Equal(t, map[string]int{"side effect": 1, "record BeginRun": 1, "activity RunTurn": 1}, cost)
 }
 
-// TestWhatAHibernationCostsInTemporal counts the commands of the workflow for one more hibernation and wake of a session: each
+// TestTemporalCostOfHibernation counts the commands of the workflow for one more hibernation and wake of a session: each
 // activity is a round trip.
-func TestWhatAHibernationCostsInTemporal(t *testing.T) {
+func TestTemporalCostOfHibernation(t *testing.T) {
 	t.Parallel()
 	commands := func(times int) map[string]int {
 		script := "create idle=15m lifetime=240h\nwait 10s\n" + strings.Repeat("hibernate\nwait 10s\nwake\nwait 10s\n", times)

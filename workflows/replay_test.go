@@ -35,8 +35,8 @@ func TestReplaysRecordedHistories(t *testing.T) {
 	}
 }
 
-// TestReplayNoticesAChange leaves one activity out and adds one.
-func TestReplayNoticesAChange(t *testing.T) {
+// TestReplayDetectsChange leaves one activity out and adds one.
+func TestReplayDetectsChange(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]*changed{
 		"left out": {skip: "FlushSandbox"},

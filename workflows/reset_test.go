@@ -19,11 +19,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sessionclient"
 )
 
-// TestAWorkflowThatIsResetContinuesWhereItsSessionIs resets a workflow on a real server, as an
+// TestResetWorkflowContinuesFromRow resets a workflow on a real server, as an
 // operator may, to its first and to its last task: in the middle of a turn, while the session
 // sleeps, and while it is idle. No prompt is lost or runs twice, and the session continues in its
 // sandbox.
-func TestAWorkflowThatIsResetContinuesWhereItsSessionIs(t *testing.T) {
+func TestResetWorkflowContinuesFromRow(t *testing.T) {
 	t.Parallel()
 	for name, task := range map[string]func(completed []int64) int64{
 		"first task": func(completed []int64) int64 { return completed[0] },
@@ -63,11 +63,11 @@ func TestAWorkflowThatIsResetContinuesWhereItsSessionIs(t *testing.T) {
 	}
 }
 
-// TestAResetToAnyTaskIsSettledFromTheRow resets the workflow of a session to the tasks of its first
+// TestResetToAnyTaskContinuesFromRow resets the workflow of a session to the tasks of its first
 // run one after the other, while the session is elsewhere: idle in a later sandbox, in a turn, or
 // hibernated. The repeated requests of the new run are refused, so that no prompt is lost or runs
 // twice, the running sandbox is kept, and no unsaved work is discarded.
-func TestAResetToAnyTaskIsSettledFromTheRow(t *testing.T) {
+func TestResetToAnyTaskContinuesFromRow(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]struct {
 		before func(r *recorder, id string)

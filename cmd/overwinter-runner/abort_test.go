@@ -50,7 +50,7 @@ func TestAnAbortBySignalReachesTheProcessGroup(t *testing.T) {
 	require.False(t, r.Interrupted, "it ended by itself")
 }
 
-func TestWhatIgnoresAnAbortIsKilledWithItsTree(t *testing.T) {
+func TestProcessTreeThatIgnoresAbortIsKilled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	// One child in a separate session, one double-forked from there, one that ignores every signal
@@ -84,7 +84,7 @@ echo ready; while :; do sleep 1000; done`
 	require.False(t, b.ping().Agent)
 }
 
-func TestATreeThatForksAllTheTimeIsKilled(t *testing.T) {
+func TestForkingProcessTreeIsKilled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	// Each generation starts the next in a new session and exits.
@@ -132,7 +132,7 @@ func TestASettledTurnIsNotKilled(t *testing.T) {
 	require.True(t, w.exit().Interrupted)
 }
 
-func TestAnAbortOfARunThatIsOverReachesNothing(t *testing.T) {
+func TestAbortOfEndedRunHasNoEffect(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", echo, "one\n")
@@ -145,7 +145,7 @@ func TestAnAbortOfARunThatIsOverReachesNothing(t *testing.T) {
 	require.Equal(t, []string{"got two", "got three"}, texts(w.frames))
 }
 
-func TestAnAbortThatComesBeforeItsRunWaitsForIt(t *testing.T) {
+func TestEarlyAbortWaitsForItsRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.True(t, b.abort("run_2", runner.Interrupt{Stdin: []byte("abort\n"), Grace: 2 * deadline}))
@@ -162,7 +162,7 @@ func TestAnAbortThatComesBeforeItsRunWaitsForIt(t *testing.T) {
 	require.True(t, w.exit().Interrupted)
 }
 
-func TestAnAgentThatClosesItsStdinEndsTheRun(t *testing.T) {
+func TestAgentClosingStdinEndsRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", `exec <&-; echo closed; while :; do sleep 1000; done`, strings.Repeat("x", 1<<20))
@@ -170,7 +170,7 @@ func TestAnAgentThatClosesItsStdinEndsTheRun(t *testing.T) {
 	require.Equal(t, runner.StoppedStdin, w.exit().Stopped)
 }
 
-func TestAnAgentThatDoesNotReadIsStillKilled(t *testing.T) {
+func TestUnreadingAgentIsKilled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", `echo ready; while :; do sleep 1000; done`, strings.Repeat("x", 1<<20)) // more than fits into a pipe

@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-func TestARunThatWasOpenWhenTheRunnerDiedIsCut(t *testing.T) {
+func TestOpenRunIsEndedAfterRunnerDeath(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", `echo $$ > pid; `+echo, "one\n")
@@ -46,7 +46,7 @@ func gone(pid int) bool {
 	return err != nil || strings.Contains(string(data), ") Z ")
 }
 
-func TestARunWhoseAgentHadEndedIsNotCut(t *testing.T) {
+func TestEndedRunIsKeptAfterRunnerDeath(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", `read -r x; echo bye`, "one\n")
@@ -105,7 +105,7 @@ func TestTheAgentIsStartedAgainAfterACrash(t *testing.T) {
 	require.EqualValues(t, 0, w.frames[0].No)
 }
 
-func TestWhatCannotBeStartedEndsAtOnce(t *testing.T) {
+func TestUnstartableAgentEndsRunImmediately(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	cases := map[string]runner.Launch{
@@ -145,7 +145,7 @@ func TestStderrIsBoundedAndItsEndIsKept(t *testing.T) {
 	require.True(t, note)
 }
 
-func TestADetachedChildThatHoldsTheOutputOpenDoesNotHoldTheExitBack(t *testing.T) {
+func TestDetachedChildDoesNotDelayExit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", `read -r x; setsid sh -c 'trap "" TERM HUP; sleep 1000' & echo bye; exit 5`, "go\n")
@@ -175,7 +175,7 @@ func TestServeNeedsATokenHash(t *testing.T) {
 	require.Contains(t, string(out), runner.TokenVariable)
 }
 
-func TestWithoutARunnerCommandsSaySo(t *testing.T) {
+func TestCommandsReportMissingRunner(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.stop(syscall.SIGTERM)

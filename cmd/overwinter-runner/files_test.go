@@ -288,7 +288,7 @@ func TestABurstCostsLittle(t *testing.T) {
 	require.Less(t, count, 200, "a file that grows is not reported at every line")
 }
 
-func TestALinkThatDoesNotAskGetsNoFiles(t *testing.T) {
+func TestLinkWithoutFilesRequestGetsNoFiles(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", echo, "go\n")

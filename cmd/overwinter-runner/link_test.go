@@ -18,7 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-func TestDeliversAPromptAndNumbersWhatTheAgentSays(t *testing.T) {
+func TestPromptIsDeliveredAndFramesAreNumbered(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.attach(runner.Hello{Run: "run_1"})
@@ -52,7 +52,7 @@ func TestOneProcessServesManyRuns(t *testing.T) {
 	}
 }
 
-func TestANewWorkerContinuesWhereTheOldOneDied(t *testing.T) {
+func TestNewWorkerContinuesAfterLastFrame(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const total = 400
@@ -80,7 +80,7 @@ i=0; while [ $i -lt %d ]; do echo "line $i"; i=$((i+1)); [ $i = 200 ] && read -r
 	}
 }
 
-func TestANewLinkDisplacesTheOld(t *testing.T) {
+func TestNewLinkDisplacesOldLink(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	old := b.started("run_1", echo, "one\n")
@@ -137,7 +137,7 @@ func TestADisplacedAttachEndsWithoutAReader(t *testing.T) {
 	b.ends(cmd)
 }
 
-func TestALinkThatHangsUpWithoutReadingEnds(t *testing.T) {
+func TestLinkEndsAfterHangup(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	cmd, stdin := b.deaf("run_1")
@@ -145,7 +145,7 @@ func TestALinkThatHangsUpWithoutReadingEnds(t *testing.T) {
 	b.ends(cmd)
 }
 
-func TestASlowWorkerDoesNotHoldTheAgentBack(t *testing.T) {
+func TestSlowWorkerDoesNotBlockAgent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", `head -c 20000000 /dev/zero | tr '\0' 'x' | fold -w 1000; echo; : > done; read -r x; read -r x`, "go\n")
@@ -203,7 +203,7 @@ func TestAnOlderAttemptDoesNotDisplaceANewerOne(t *testing.T) {
 	require.Equal(t, &runner.Flushed{ID: 1}, w.next())
 }
 
-func TestNeitherArgvNorEnvironmentOfTheAgentHoldsWhatItShouldNotKnow(t *testing.T) {
+func TestAgentProcessHasNoRunnerSecrets(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.attach(runner.Hello{Run: "run_1"})
@@ -230,7 +230,7 @@ func TestNeitherArgvNorEnvironmentOfTheAgentHoldsWhatItShouldNotKnow(t *testing.
 	require.NotContains(t, string(argv), b.token)
 }
 
-func TestTheSocketIsForItsUserAlone(t *testing.T) {
+func TestSocketIsPrivateToUser(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	info, err := os.Stat(filepath.Join(b.paths.State, "runner.sock"))
@@ -238,7 +238,7 @@ func TestTheSocketIsForItsUserAlone(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 }
 
-func TestCarriesAFloodOfFrames(t *testing.T) {
+func TestFloodOfFramesIsDelivered(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const total = 100_000
@@ -251,7 +251,7 @@ func TestCarriesAFloodOfFrames(t *testing.T) {
 	}
 }
 
-func TestALineOverTheBoundIsCut(t *testing.T) {
+func TestLongLineIsTruncated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", fmt.Sprintf(`read -r go; head -c %d /dev/zero | tr '\0' 'x'; echo; echo after; printf torn`, runner.MaxLine+5000), "go\n")
@@ -306,7 +306,7 @@ func TestTheCommandLineMustNameTheRunOfTheHello(t *testing.T) {
 	require.Equal(t, runner.ExitRefused, cmd.ProcessState.ExitCode())
 }
 
-func TestManyRunsHoldNeitherFilesNorFramesForEver(t *testing.T) {
+func TestEndedRunsReleaseFilesAndFrames(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	files := func() int {
@@ -364,7 +364,7 @@ func TestADetachedLinkServesTheNextRun(t *testing.T) {
 	require.Equal(t, runner.ExitRefused, w.exitCode())
 }
 
-func TestADetachedLinkThatAFloodFillsIsWhole(t *testing.T) {
+func TestFloodedDetachedLinkIsComplete(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const flood = `while read -r x; do i=0; while [ $i -lt 3000 ]; do echo "line $i of a flood"; i=$((i+1)); done; echo over; done`
@@ -388,9 +388,9 @@ func TestADetachedAttachEndsWithItsWorker(t *testing.T) {
 	require.Equal(t, runner.ExitOK, w.exitCode())
 }
 
-// TestALinkThatMeetsABeginningLeavesItOpen checks a worker that disconnects right after starting a
+// TestLinkDoesNotEndStartingRun checks a worker that disconnects right after starting a
 // run, and another that attaches while the run's journal is being created.
-func TestALinkThatMeetsABeginningLeavesItOpen(t *testing.T) {
+func TestLinkDoesNotEndStartingRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	next := b.started("run_0", echo, "zero\n")

@@ -25,7 +25,7 @@ func hashOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func TestSealStopsEverythingAndDescribesWhatIsThere(t *testing.T) {
+func TestSealStopsProcessesAndListsFiles(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.attach(runner.Hello{Run: "run_1"})
@@ -88,7 +88,7 @@ func TestSealStopsEverythingAndDescribesWhatIsThere(t *testing.T) {
 	require.False(t, b.ping().Sealed)
 }
 
-func TestSealKillsAnAgentThatWillNotEnd(t *testing.T) {
+func TestSealKillsStubbornAgent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", `trap '' TERM; echo ready; while :; do sleep 1000; done`, "")
@@ -101,7 +101,7 @@ func TestSealKillsAnAgentThatWillNotEnd(t *testing.T) {
 	require.False(t, r.Interrupted)
 }
 
-func TestSealOfASandboxThatNeverRan(t *testing.T) {
+func TestSealOfUnusedSandbox(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	seal, segments := b.seal(runner.SealRequest{})
@@ -111,7 +111,7 @@ func TestSealOfASandboxThatNeverRan(t *testing.T) {
 	require.Empty(t, segments)
 }
 
-func TestAStartThatHadToWaitForASealIsRefused(t *testing.T) {
+func TestStartDuringSealIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	// The agent exits when the test requests it, and the seal waits for it.
@@ -171,7 +171,7 @@ func (b *sandbox) verify(m manifest.Manifest) runner.Verification {
 	return v
 }
 
-func TestVerifyFindsWhatIsChangedAndWhatIsMissing(t *testing.T) {
+func TestVerifyFindsChangedAndMissingFiles(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	a, c := b.write("log/a.jsonl", "aaaa", os.O_APPEND), b.write("log/c.jsonl", "cccc", os.O_APPEND)
@@ -244,7 +244,7 @@ func TestARepositoryCannotMakeTheManifestRunItsCommands(t *testing.T) {
 }
 
 // If sealing a sandbox fails, it is never saved, and its session never hibernates.
-func TestARepositoryThatCannotBeDescribedIsSealed(t *testing.T) {
+func TestUnreadableRepositoryIsSealed(t *testing.T) {
 	t.Parallel()
 	needGit(t)
 	for name, spoil := range map[string]func(t *testing.T, git string){

@@ -106,9 +106,9 @@ func TestACallIsAFrameAndIsAnswered(t *testing.T) {
 	require.Empty(t, b.attach(runner.Hello{Run: "run_1", Calls: true}).Welcome().Calls)
 }
 
-// TestAWorkerThatKnowsNoCallsGetsNone covers workers of an earlier release, which do not understand
+// TestOlderWorkerGetsNoCalls covers workers of an earlier release, which do not understand
 // frames of calls.
-func TestAWorkerThatKnowsNoCallsGetsNone(t *testing.T) {
+func TestOlderWorkerGetsNoCalls(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	session := b.tools()
@@ -123,7 +123,7 @@ func TestAWorkerThatKnowsNoCallsGetsNone(t *testing.T) {
 	require.True(t, (<-setTitle(t, session, "second")).IsError)
 }
 
-func TestWhatACallMayBe(t *testing.T) {
+func TestCallsAreValidated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.attach(runner.Hello{Run: "run_1", Calls: true})

@@ -93,7 +93,7 @@ func TestHandsOverTranscriptsAsTheyGrow(t *testing.T) {
 	require.Len(t, s[big].Data, 3_000_000)
 }
 
-func TestSendsOnlyWhatTheWorkerDoesNotHave(t *testing.T) {
+func TestOnlyMissingTranscriptIsSent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	path := b.write("one.txt", "0123456789", os.O_APPEND)
@@ -165,7 +165,7 @@ func TestAReplacedFileWithTheSameBeginningIsAppendedTo(t *testing.T) {
 	require.Equal(t, &transcript.File{Path: path, Version: 1, Data: []byte("one\ntwo\n")}, s[path])
 }
 
-func TestARewriteThatNoWorkerStoredIsSentToTheNext(t *testing.T) {
+func TestUnstoredRewriteIsResent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	path := b.write("one.txt", "one\n", os.O_APPEND)

@@ -58,7 +58,7 @@ func (b *sandbox) done() bool {
 	return err == nil
 }
 
-func TestAnAgentIsHeldBackUntilItsWorkerHasTakenWhatItSaid(t *testing.T) {
+func TestAgentWaitsForItsWorker(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.windowedWorker(counts)
@@ -79,7 +79,7 @@ func TestAnAgentIsHeldBackUntilItsWorkerHasTakenWhatItSaid(t *testing.T) {
 	b.file("done")
 }
 
-func TestAnAgentIsNotHeldBackWithoutItsWorker(t *testing.T) {
+func TestAgentDoesNotWaitWithoutWorker(t *testing.T) {
 	t.Parallel()
 	t.Run("that has gone", func(t *testing.T) {
 		t.Parallel()
@@ -119,7 +119,7 @@ func TestAnAgentIsNotHeldBackWithoutItsWorker(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotHeldBack(t *testing.T) {
+func TestOutputWithoutBackpressure(t *testing.T) {
 	t.Parallel()
 	t.Run("stderr and stdin", func(t *testing.T) {
 		t.Parallel()

@@ -50,8 +50,8 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 	require.Equal(t, names, sections, "in the same order")
 }
 
-// TestAlertsAndTheDashboardNameMetricsThatExist also checks that labels in selectors are those of the metric.
-func TestAlertsAndTheDashboardNameMetricsThatExist(t *testing.T) {
+// TestAlertsAndDashboardUseExistingMetrics also checks that labels in selectors are those of the metric.
+func TestAlertsAndDashboardUseExistingMetrics(t *testing.T) {
 	t.Parallel()
 	var expressions []string
 	for _, a := range readAlerts(t) {

@@ -49,7 +49,7 @@ func about(findings []devstack.Finding, check string) []devstack.Finding {
 	return slices.DeleteFunc(slices.Clone(findings), func(f devstack.Finding) bool { return f.Check != check })
 }
 
-func TestDoctorFindsAllThatDevNeedsAndChangesNothing(t *testing.T) {
+func TestDoctorPassesAndChangesNothing(t *testing.T) {
 	t.Parallel()
 	place := dataPlace(t)
 	r, findings := examine(t, "--data-dir="+filepath.Join(place, "data"))
@@ -69,7 +69,7 @@ func TestDoctorFindsAllThatDevNeedsAndChangesNothing(t *testing.T) {
 	require.Regexp(t, `(?m)^ok +Postgres +version \d+ in /`, plain.stdout)
 }
 
-func TestDoctorNamesEachThingThatIsMissing(t *testing.T) {
+func TestDoctorNamesMissingRequirements(t *testing.T) {
 	t.Parallel()
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -110,7 +110,7 @@ func strange(t *testing.T) string {
 	return dir
 }
 
-func TestDoctorLooksAtAGivenDatabase(t *testing.T) {
+func TestDoctorChecksGivenDatabase(t *testing.T) {
 	t.Parallel()
 	database := postgrestest.EmptyURL(t)
 	_, findings := examine(t, "--data-dir="+dataPlace(t), "--database-url="+database)
@@ -135,7 +135,7 @@ func TestDoctorLooksAtAGivenDatabase(t *testing.T) {
 	require.Equal(t, devstack.OK, about(findings, "Postgres")[0].Verdict, findings)
 }
 
-func TestDoctorFindsStoredURLsThatSandboxesDoNotReach(t *testing.T) {
+func TestDoctorFindsUnreachableStoredURLs(t *testing.T) {
 	t.Parallel()
 	database := postgrestest.URL(t)
 	db := postgrestest.Open(t, database)
@@ -184,7 +184,7 @@ func TestDoctorFindsStoredURLsThatSandboxesDoNotReach(t *testing.T) {
 // testForbidden is set for a process of the next test that may not create namespaces.
 const testForbidden = "OVERWINTER_TEST_NAMESPACES_FORBIDDEN"
 
-func TestDoctorSaysWhatForbidsSandboxesAndWhatAllowsThem(t *testing.T) {
+func TestDoctorExplainsForbiddenSandboxes(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(testForbidden) != "" {
 		r, findings := examine(t, "--data-dir="+dataPlace(t))

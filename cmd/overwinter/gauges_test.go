@@ -45,7 +45,7 @@ func (c *counted) Connections() postgres.Connections {
 	return postgres.Connections{Used: 3, Idle: 2, Max: 16, Waited: 1500 * time.Millisecond}
 }
 
-func TestGaugesShowWhatIsStored(t *testing.T) {
+func TestGaugesMatchDatabase(t *testing.T) {
 	t.Parallel()
 	store := &counted{err: errors.New("away")}
 	registry := prometheus.NewPedanticRegistry()

@@ -109,7 +109,7 @@ func TestHealthOnLoopbackRefusesForeignHostNames(t *testing.T) {
 
 // An address that is reachable for other machines serves probes and scrapers, which use their own
 // names for it.
-func TestHealthForOthersAnswersToEveryName(t *testing.T) {
+func TestHealthOnPublicAddressAcceptsAnyHostName(t *testing.T) {
 	t.Parallel()
 	answered := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	request := httptest.NewRequest(http.MethodGet, "http://worker:8081/metrics", http.NoBody)

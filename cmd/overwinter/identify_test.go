@@ -63,7 +63,7 @@ func TestIDsAreShortened(t *testing.T) {
 	require.Contains(t, do("withdraw", first, "none").stderr, "prompt_not_found")
 }
 
-func TestAQuestionNeedsNoIDWhereOnlyOneIsOpen(t *testing.T) {
+func TestOnlyOpenQuestionNeedsNoID(t *testing.T) {
 	t.Parallel()
 	store, _, url := sessionServer(t, "")
 	id := store.Put(session.Running)
@@ -99,7 +99,7 @@ func TestAQuestionNeedsNoIDWhereOnlyOneIsOpen(t *testing.T) {
 	require.Equal(t, exitUsage, do("answer", id, "que_1", "perhaps", "--answer", "a=b").code)
 }
 
-func TestShowHasWhatASessionWasGiven(t *testing.T) {
+func TestShowPrintsSettingsOfSession(t *testing.T) {
 	t.Parallel()
 	store, temporal, url := sessionServer(t, "")
 	temporal.Set(func(o *apitest.Signaler) { o.OnPrompt = nil })

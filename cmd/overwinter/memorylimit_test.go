@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheMemoryLimitIsThatOfTheControlGroup(t *testing.T) {
+func TestMemoryLimitFollowsControlGroup(t *testing.T) {
 	t.Parallel()
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
 	for name, c := range map[string]struct {

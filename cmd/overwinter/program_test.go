@@ -54,7 +54,7 @@ func TestTheChangelogKnowsTheRelease(t *testing.T) {
 	}
 }
 
-func TestHelpIsNoMistake(t *testing.T) {
+func TestHelpExitsWithZero(t *testing.T) {
 	t.Parallel()
 	r := run(t.Context(), "dev", "--help")
 	require.Equal(t, exitDone, r.code)
@@ -62,7 +62,7 @@ func TestHelpIsNoMistake(t *testing.T) {
 	require.Empty(t, r.stderr)
 }
 
-func TestWrongUsageEndsWithTwoAndOneLine(t *testing.T) {
+func TestUsageErrorExitsWithTwo(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
 		"no command":      {},
@@ -82,7 +82,7 @@ func TestWrongUsageEndsWithTwoAndOneLine(t *testing.T) {
 	}
 }
 
-func TestFailureEndsWithOne(t *testing.T) {
+func TestFailureExitsWithOne(t *testing.T) {
 	t.Parallel()
 	r := run(t.Context(), "migrate", "status", "--database-url=postgres://nobody@127.0.0.1:1/nothing?connect_timeout=1")
 	require.Equal(t, exitFailed, r.code)

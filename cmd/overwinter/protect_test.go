@@ -29,7 +29,7 @@ func reportProtection() int {
 	return 0
 }
 
-func TestProtectedProcessShowsNothing(t *testing.T) {
+func TestProtectedProcessHidesEnvironment(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), protectedChild+"=1")

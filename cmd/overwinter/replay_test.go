@@ -30,9 +30,9 @@ func TestExportsOfEarlierReleasesReplay(t *testing.T) {
 	}
 }
 
-// TestReplayNoticesAnotherHistory checks a workflow that runs another activity, and a truncated
+// TestReplayRejectsForeignHistory checks a workflow that runs another activity, and a truncated
 // export.
-func TestReplayNoticesAnotherHistory(t *testing.T) {
+func TestReplayRejectsForeignHistory(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("testdata/exports/0.2.0/question_and_abort.ndjson")
 	require.NoError(t, err)

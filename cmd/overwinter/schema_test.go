@@ -58,7 +58,7 @@ func TestDatabaseLimitsAreChecked(t *testing.T) {
 	}
 }
 
-func TestAWorkerWaitsForADatabaseThatIsAway(t *testing.T) {
+func TestWorkerWaitsForUnavailableDatabase(t *testing.T) {
 	t.Parallel()
 	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -89,7 +89,7 @@ func TestSecretRotateSealsEverythingWithTheNewKey(t *testing.T) {
 
 // Clients store values, some of them through processes that still have the previous key, while two rotations
 // run. No value may be lost, and a rotation after the last of them leaves nothing under the previous key.
-func TestSecretRotateNeverReplacesWhatIsStoredMeanwhile(t *testing.T) {
+func TestSecretRotateKeepsConcurrentWrites(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)
 	old, both := keyringOf(t, keyText(1)), keyringOf(t, keyText(2), keyText(1))
@@ -151,7 +151,7 @@ func TestSecretRotateNeverReplacesWhatIsStoredMeanwhile(t *testing.T) {
 	}
 }
 
-func TestTheMaskerFollowsWhatIsStored(t *testing.T) {
+func TestMaskerFollowsStoredSecrets(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)
 	keyring := keyringOf(t, keyText(1))
@@ -195,7 +195,7 @@ func TestTheMaskerFollowsWhatIsStored(t *testing.T) {
 
 // A process that has just started masks its first errors and logs, because agents may have received
 // secrets long before.
-func TestAProcessMasksBeforeAnythingIsAskedOfIt(t *testing.T) {
+func TestProcessMasksBeforeFirstRequest(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)
 	keyring := keyringOf(t, keyText(1))

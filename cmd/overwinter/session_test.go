@@ -149,7 +149,7 @@ func TestPromptAnswersAreStreamed(t *testing.T) {
 	require.Equal(t, "llo\n", string(<-rest))
 }
 
-func TestPromptWaitsWhereThePolicyIsToRetry(t *testing.T) {
+func TestPromptWaitsThroughRetry(t *testing.T) {
 	t.Parallel()
 	store, temporal, url := sessionServer(t, "")
 	temporal.Set(func(o *apitest.Signaler) {
@@ -165,7 +165,7 @@ func TestPromptWaitsWhereThePolicyIsToRetry(t *testing.T) {
 	require.Equal(t, "lost words\nat last\n", r.stdout)
 }
 
-func TestPromptOfASessionThatEnds(t *testing.T) {
+func TestPromptOfEndingSession(t *testing.T) {
 	t.Parallel()
 	store, temporal, url := sessionServer(t, "")
 	temporal.Set(func(o *apitest.Signaler) {
@@ -241,7 +241,7 @@ func TestFollowUntilIdleWaitsForTheQueue(t *testing.T) {
 	require.Contains(t, r.stdout, "agent: done so")
 }
 
-func TestSessionCommandsSayWhereTheyLooked(t *testing.T) {
+func TestSessionErrorsNameServerURL(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"list"}, {"follow", "ses_1"}, {"prompt", "ses_1", "x", "--wait"}} {
 		r := run(t.Context(), append([]string{"session", "--api-url=http://127.0.0.1:1"}, args...)...)

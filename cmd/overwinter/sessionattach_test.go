@@ -56,7 +56,7 @@ func TestAttachAnswersTheLinesOfAScript(t *testing.T) {
 	require.Equal(t, exitFailed, r.code)
 }
 
-func TestAttachToASessionThatEnds(t *testing.T) {
+func TestAttachToEndingSession(t *testing.T) {
 	t.Parallel()
 	store, temporal, url := sessionServer(t, "")
 	temporal.Set(func(o *apitest.Signaler) {
@@ -83,7 +83,7 @@ func TestPromptWaitsFromItsOwnPositionOn(t *testing.T) {
 	require.Contains(t, r.stderr, "read event 1", "that of a prompt that was sent before may be anywhere")
 }
 
-func TestAClientThatWaitsLearnsOfQuestions(t *testing.T) {
+func TestWaitingClientReportsQuestions(t *testing.T) {
 	t.Parallel()
 	store, temporal, url := sessionServer(t, "")
 	temporal.Set(func(o *apitest.Signaler) {
@@ -104,7 +104,7 @@ func TestAClientThatWaitsLearnsOfQuestions(t *testing.T) {
 	}
 }
 
-func TestAClientThatWaitsLearnsOfDelays(t *testing.T) {
+func TestWaitingClientReportsDelays(t *testing.T) {
 	t.Parallel()
 	store, temporal, url := sessionServer(t, "")
 	report := func(id, code, message string) {

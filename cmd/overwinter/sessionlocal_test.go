@@ -46,7 +46,7 @@ func TestLocalSessionsAreFound(t *testing.T) {
 	require.ErrorContains(t, err, "has no session other of Claude Code")
 }
 
-func TestAgentsWhoseSessionsCannotBeMovedAreRefused(t *testing.T) {
+func TestPushRefusesAgentsWithoutMovableSessions(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"claude", "claude-sdk", "codex", "opencode", "gemini", "gemini-cli"} {
 		_, err := localAgentOf(name)

@@ -192,7 +192,7 @@ func TestAttachInATerminal(t *testing.T) {
 	require.Eventually(t, func() bool { return store.OpenReaders() == 0 }, eventuallyTimeout, eventuallyTick, "something is left of it at the server")
 }
 
-func TestAttachLooksAtTheSession(t *testing.T) {
+func TestAttachShowsSession(t *testing.T) {
 	t.Parallel()
 	store, temporal, url := sessionServer(t, "")
 	temporal.Set(func(o *apitest.Signaler) { o.OnPrompt = nil })
@@ -231,9 +231,9 @@ func TestAttachLooksAtTheSession(t *testing.T) {
 	p.ends(exitDone)
 }
 
-// TestStreamedTextLeavesTheInputLineAlone types a prompt and resizes the terminal while the agent
+// TestStreamedTextKeepsInputLine types a prompt and resizes the terminal while the agent
 // writes.
-func TestStreamedTextLeavesTheInputLineAlone(t *testing.T) {
+func TestStreamedTextKeepsInputLine(t *testing.T) {
 	t.Parallel()
 	store, temporal, url := sessionServer(t, "")
 	temporal.Set(func(o *apitest.Signaler) { o.OnPrompt = nil })
@@ -306,7 +306,7 @@ func TestTheEndOfInputLeaves(t *testing.T) {
 	p.ends(exitDone)
 }
 
-func TestASecretIsTypedUnseen(t *testing.T) {
+func TestTypedSecretIsNotEchoed(t *testing.T) {
 	t.Parallel()
 	store, _, url := sessionServer(t, "")
 	p := inTerminal(t, "secret", "set", "OPENAI_API_KEY", "--api-url", url)

@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-func TestWhatAgentsReportIsPrinted(t *testing.T) {
+func TestAgentReportsArePrinted(t *testing.T) {
 	t.Parallel()
 	store, _, url := sessionServer(t, "")
 	id := store.Put(session.Hibernated)

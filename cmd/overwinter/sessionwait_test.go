@@ -13,9 +13,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestCommandsAreWaitedFor uses a workflow that carries out each command in the steps of a real
+// TestCommandsWaitForOutcome uses a workflow that carries out each command in the steps of a real
 // one.
-func TestCommandsAreWaitedFor(t *testing.T) {
+func TestCommandsWaitForOutcome(t *testing.T) {
 	t.Parallel()
 	const applied = session.CommandApplied
 	for name, c := range map[string]struct {
@@ -105,7 +105,7 @@ func TestCommandsAreWaitedFor(t *testing.T) {
 	}
 }
 
-func TestAWaitingCommandSaysThatAQuestionDelaysIt(t *testing.T) {
+func TestWaitingCommandReportsOpenQuestion(t *testing.T) {
 	t.Parallel()
 	store, temporal, url := sessionServer(t, "")
 	id := store.Put(session.Running)
@@ -139,7 +139,7 @@ func TestCreateWaitsForAnEagerSandbox(t *testing.T) {
 	require.Contains(t, r.stderr, "is in error (test)")
 }
 
-func TestAWaitingPromptSaysThatTheQueueIsHeld(t *testing.T) {
+func TestWaitingPromptReportsHeldQueue(t *testing.T) {
 	t.Parallel()
 	store, _, url := sessionServer(t, "")
 	id := store.Put(session.Running)

@@ -22,7 +22,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
-func TestTemporalIsSpokenToInTheClearUnlessSomethingAsksForMore(t *testing.T) {
+func TestTemporalConnectionIsPlaintextByDefault(t *testing.T) {
 	t.Parallel()
 	config, err := temporalFlags{TemporalAddress: "a:1", TemporalNamespace: "n"}.tls()
 	require.NoError(t, err)
@@ -46,9 +46,9 @@ func TestTemporalIsSpokenToInTheClearUnlessSomethingAsksForMore(t *testing.T) {
 	}
 }
 
-// TestTheKeyGoesOverTLSAlone checks that the client connects over TLS, and that a server with an
+// TestTemporalKeyRequiresTLS checks that the client connects over TLS, and that a server with an
 // untrusted certificate receives nothing.
-func TestTheKeyGoesOverTLSAlone(t *testing.T) {
+func TestTemporalKeyRequiresTLS(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(nil)
 	server.StartTLS() // for its certificate

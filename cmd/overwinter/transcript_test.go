@@ -83,7 +83,7 @@ func compact(t *testing.T, data []byte) []byte {
 	return b.Bytes()
 }
 
-func TestWhatIsOpenAtTheEndOfAStreamIsAborted(t *testing.T) {
+func TestOpenBlocksAreAbortedAtStreamEnd(t *testing.T) {
 	t.Parallel()
 	events := run(t.Context(), "transcript", "events", "--agent=claude-sdk", filepath.Join(claudeCaptures, "killed-in-a-tool", "stdout.jsonl"))
 	require.Equal(t, exitDone, events.code, events.stderr)
@@ -101,7 +101,7 @@ func TestFoldReadsEventsAsTheAPISendsThem(t *testing.T) {
 	require.JSONEq(t, `{"conversations":[{"id":"main","blocks":[{"id":"a","type":"assistant_text","status":"streaming","createdAt":"2026-01-01T00:00:00.000Z","content":"hi"}]}]}`, r.stdout)
 }
 
-func TestTranscriptCommandsSayWhatIsWrong(t *testing.T) {
+func TestTranscriptCommandErrors(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		args []string

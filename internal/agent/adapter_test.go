@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/profile"
 )
 
-func TestTheModelOfTheSessionPrecedesThatOfItsProfile(t *testing.T) {
+func TestSessionModelOverridesProfile(t *testing.T) {
 	t.Parallel()
 	ofProfile := &profile.Spec{Model: "profile's"}
 	for _, c := range []struct {

@@ -29,7 +29,7 @@ func TestFilesOfASessionAreWrittenTogetherOrNotAtAll(t *testing.T) {
 	require.Equal(t, []transcript.File{{Path: fresh, Data: []byte("1")}}, files)
 }
 
-func TestASessionThatIsTooLargeIsNotRead(t *testing.T) {
+func TestOversizedSessionIsNotRead(t *testing.T) {
 	t.Parallel()
 	large := filepath.Join(t.TempDir(), "large")
 	require.NoError(t, os.WriteFile(large, nil, 0o600))
@@ -40,7 +40,7 @@ func TestASessionThatIsTooLargeIsNotRead(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestALineThatIsBeingWrittenIsNotMoved(t *testing.T) {
+func TestPartialLineIsNotMoved(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "{}\n", string(agent.WholeLines([]byte("{}\n{\"a"))))
 	require.Empty(t, agent.WholeLines([]byte("{\"a")))

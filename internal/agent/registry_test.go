@@ -37,12 +37,12 @@ func TestARegistryDoesNotChangeWithTheSliceItWasMadeFrom(t *testing.T) {
 	require.Equal(t, []string{"zoe"}, r.Names())
 }
 
-func TestTwoAdaptersOfOneNameAreAMistakeInWiring(t *testing.T) {
+func TestDuplicateAdapterNamePanics(t *testing.T) {
 	t.Parallel()
 	require.Panics(t, func() { agent.NewRegistry(named{name: "a"}, named{name: "b"}, named{name: "a"}) })
 }
 
-func TestParseExitReadsWhatTheRunnerWrote(t *testing.T) {
+func TestParseExitReadsRunnerFormat(t *testing.T) {
 	t.Parallel()
 	r, err := agent.ParseExit([]byte(`{"code":-1,"signal":"killed","stderr":"x","interrupted":true}`))
 	require.NoError(t, err)

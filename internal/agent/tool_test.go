@@ -12,8 +12,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// TestCallsOfAllAgentsAreSeenAlike has the same calls by each agent, as the agents print them.
-func TestCallsOfAllAgentsAreSeenAlike(t *testing.T) {
+// TestToolCallsAreNormalizedForAllAgents has the same calls by each agent, as the agents print them.
+func TestToolCallsAreNormalizedForAllAgents(t *testing.T) {
 	t.Parallel()
 	read := conversation.Tool{Kind: conversation.ToolRead, Title: "Read /w/a.go", Locations: []conversation.Location{{Path: "/w/a.go", Line: 7}}}
 	edit := conversation.Tool{
@@ -74,7 +74,7 @@ func TestCallsOfAllAgentsAreSeenAlike(t *testing.T) {
 	}
 }
 
-func TestWhatIsSaidOfACallIsBounded(t *testing.T) {
+func TestCallDescriptionIsBounded(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 1<<20)
 	input, err := json.Marshal(map[string]any{"file_path": long, "old_string": long, "new_string": "c"})

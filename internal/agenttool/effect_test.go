@@ -48,7 +48,7 @@ func fits(t *testing.T, tool, input string) bool {
 	return false
 }
 
-func TestWhatCallsDo(t *testing.T) {
+func TestToolCalls(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ tool, input, kind, data string }{
 		{"set_title", `{"title":" A  title "}`, "title", `{"title":"A title"}`},
@@ -79,7 +79,7 @@ func TestWhatCallsDo(t *testing.T) {
 	}
 }
 
-func TestWhatCallsMayNotBe(t *testing.T) {
+func TestInvalidToolCallsAreRefused(t *testing.T) {
 	t.Parallel()
 	long := func(n int) string { return strings.Repeat("ä", n) }
 	for _, c := range []struct {
@@ -135,7 +135,7 @@ func TestWhatCallsMayNotBe(t *testing.T) {
 	require.Contains(t, e.Answer.Text, "must be a PNG")
 }
 
-func TestNamesThatAgentsGiveTheTools(t *testing.T) {
+func TestToolNamesOfAgents(t *testing.T) {
 	t.Parallel()
 	for name, own := range map[string]bool{
 		"mcp__overwinter__set_title": true, "overwinter_create_pr": true, "mcp_overwinter_request_review": true, "overwinter.update_pr": true,

@@ -63,7 +63,7 @@ func TestAHalfOpenBreakerTriesOneStartAtATime(t *testing.T) {
 	require.True(t, ok)
 }
 
-func TestTrialsThatFailPauseLonger(t *testing.T) {
+func TestFailedTrialsBackOff(t *testing.T) {
 	t.Parallel()
 	b := opened(t)
 	require.False(t, b.Fail("late", "began before", noon.Add(4*time.Second)), "it is not a trial")

@@ -48,7 +48,7 @@ var shapes = map[string]conversation.Block{
 	},
 }
 
-func TestEveryTypeOfBlockHasItsShapeAndComesBack(t *testing.T) {
+func TestBlocksRoundTrip(t *testing.T) {
 	t.Parallel()
 	for want, b := range shapes {
 		data, err := json.Marshal(b)
@@ -60,7 +60,7 @@ func TestEveryTypeOfBlockHasItsShapeAndComesBack(t *testing.T) {
 	}
 }
 
-func TestABlockShowsOnlyWhatItsTypeHas(t *testing.T) {
+func TestBlockJSONHasOnlyFieldsOfItsType(t *testing.T) {
 	t.Parallel()
 	full := conversation.Block{
 		ID: "1", Status: conversation.Complete, CreatedAt: at, Content: "c", PromptID: "p", Author: "a", Name: "n",
@@ -100,7 +100,7 @@ func TestMissingJSONIsNullAndTimesAreUTC(t *testing.T) {
 	require.Nil(t, back.Input)
 }
 
-func TestOpenIsWhatCanStillChange(t *testing.T) {
+func TestOpenStatuses(t *testing.T) {
 	t.Parallel()
 	for status, open := range map[conversation.BlockStatus]bool{
 		conversation.Streaming: true, conversation.Pending: true, conversation.Running: true,

@@ -82,7 +82,7 @@ func TestAStartMayHaveContentAlready(t *testing.T) {
 		fold(t, begin("main", text("a", "to ", conversation.Streaming)), delta("main", "a", "be")))
 }
 
-func TestUpdatesChangeWhatTheyName(t *testing.T) {
+func TestUpdatesChangeOnlyNamedFields(t *testing.T) {
 	t.Parallel()
 	tool := conversation.Block{ID: "t", Type: conversation.ToolUse, Status: conversation.Pending, CreatedAt: at, Name: "shell", ToolUseID: "t"}
 	after := tool
@@ -100,7 +100,7 @@ func TestUpdatesChangeWhatTheyName(t *testing.T) {
 	require.Equal(t, main(filled), got)
 }
 
-func TestARemovedBlockIsGoneAndMayReturnLater(t *testing.T) {
+func TestRemovedBlockMayReturn(t *testing.T) {
 	t.Parallel()
 	a, b := text("a", "a", conversation.Complete), text("b", "b", conversation.Complete)
 	require.Equal(t, main(b), fold(t, complete("main", a), complete("main", b), removed("main", "a")))
@@ -115,7 +115,7 @@ func TestABlockKeepsItsPlaceWhenItIsComplete(t *testing.T) {
 	require.Equal(t, main(done, b), fold(t, begin("main", a), begin("main", b), complete("main", done)))
 }
 
-func TestALateReaderSeesWhatIsCompletedAfterwards(t *testing.T) {
+func TestLateReaderSeesLaterCompletions(t *testing.T) {
 	t.Parallel()
 	done := text("a", "to be", conversation.Complete)
 	require.Equal(t, main(done), fold(t,

@@ -54,7 +54,7 @@ func TestTextBeyondTheBoundIsCountedAndLeftOut(t *testing.T) {
 	}
 }
 
-func TestABlockWithinTheBoundsIsAsItWas(t *testing.T) {
+func TestBlockWithinBoundsIsUnchanged(t *testing.T) {
 	t.Parallel()
 	var l conversation.Limiter
 	var f, plain conversation.Folder
@@ -103,7 +103,7 @@ func TestLongIDsAreBoundedAndStayDifferent(t *testing.T) {
 	require.LessOrEqual(t, len(c.Threads[1].Blocks[0].ID), conversation.MaxIDBytes)
 }
 
-func TestATurnThatHasSaidTooMuchOnlyClosesWhatIsOpen(t *testing.T) {
+func TestFullTurnOnlyClosesOpenBlocks(t *testing.T) {
 	t.Parallel()
 	l := conversation.Limiter{Bytes: conversation.MaxTurnBytes - 1}
 	var f conversation.Folder
@@ -159,9 +159,9 @@ func TestTheStateOfALimiterIsBounded(t *testing.T) {
 	require.Less(t, len(state), 400<<10)
 }
 
-// TestEveryBlockGetsItsEnd opens more blocks than a Limiter tracks, in a turn that is full before
+// TestEveryBlockIsEnded opens more blocks than a Limiter tracks, in a turn that is full before
 // they end.
-func TestEveryBlockGetsItsEnd(t *testing.T) {
+func TestEveryBlockIsEnded(t *testing.T) {
 	t.Parallel()
 	var l conversation.Limiter
 	var f conversation.Folder

@@ -68,7 +68,7 @@ func TestSecondDevOnTheSameDirectoryIsRefused(t *testing.T) {
 	r.end()
 }
 
-func TestDataDirectoryThatIsAFile(t *testing.T) {
+func TestDataDirectoryIsFile(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.config()
@@ -79,7 +79,7 @@ func TestDataDirectoryThatIsAFile(t *testing.T) {
 	require.Contains(t, b.fails(c), c.DataDir+" is not a directory")
 }
 
-func TestDataDirectoryThatCannotBeWritten(t *testing.T) {
+func TestUnwritableDataDirectory(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.config()
@@ -99,7 +99,7 @@ func TestMissingTemporal(t *testing.T) {
 	require.Contains(t, b.fails(c), "--temporal-binary "+c.TemporalBinary+" cannot be used: no such file or directory")
 }
 
-func TestChildThatCannotStartSaysWhy(t *testing.T) {
+func TestFailedChildStartReportsReason(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.config()
@@ -108,7 +108,7 @@ func TestChildThatCannotStartSaysWhy(t *testing.T) {
 	require.Equal(t, "start temporal: it ended with exit status 3: the database is broken (log: "+filepath.Join(b.dataDir, "logs", "temporal.log")+")", b.fails(c))
 }
 
-func TestPostgresDirectoryOfAnotherVersionIsLeftAlone(t *testing.T) {
+func TestPostgresDirectoryOfAnotherVersionIsKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	directory := filepath.Join(b.dataDir, "postgres")

@@ -26,7 +26,7 @@ func TestChoosesTheInstalledPostgres(t *testing.T) {
 	require.ErrorContains(t, err, "PostgreSQL 14 is too old, 15 is needed")
 }
 
-func TestDirectoriesThatPostgresCannotPassAreNamed(t *testing.T) {
+func TestDirectoriesInaccessibleToPostgresAreNamed(t *testing.T) {
 	t.Parallel()
 	stranger := pgUser{name: "stranger", credential: &syscall.Credential{Uid: 54321, Gid: 54321}}
 	open := t.TempDir()

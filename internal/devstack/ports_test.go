@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAPortThatIsFreeStays(t *testing.T) {
+func TestFreePortIsKept(t *testing.T) {
 	t.Parallel()
 	stayed := 0
 	for range 5 { // other programs take ports too
@@ -24,7 +24,7 @@ func TestAPortThatIsFreeStays(t *testing.T) {
 	require.GreaterOrEqual(t, stayed, 3)
 }
 
-func TestAPortThatIsTakenIsLeft(t *testing.T) {
+func TestTakenPortIsReplaced(t *testing.T) {
 	t.Parallel()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", loopbackAddress(0))
 	require.NoError(t, err)
@@ -41,8 +41,8 @@ func TestAPortThatIsTakenIsLeft(t *testing.T) {
 	require.ErrorContains(t, err, "--some-port")
 }
 
-// TestStacksThatStartAtTheSameTimeGetOtherPorts starts two stacks whose parts do not listen yet.
-func TestStacksThatStartAtTheSameTimeGetOtherPorts(t *testing.T) {
+// TestConcurrentStacksGetDifferentPorts starts two stacks whose parts do not listen yet.
+func TestConcurrentStacksGetDifferentPorts(t *testing.T) {
 	t.Parallel()
 	first, second := newPortChooser(), newPortChooser()
 	port, err := first.free(t.Context(), loopback, 0)

@@ -12,7 +12,7 @@ import (
 )
 
 // A program that listens on the port while Postgres restarts gets no password.
-func TestThePasswordIsNotGivenToEveryServer(t *testing.T) {
+func TestPasswordIsSentOnlyToOwnServer(t *testing.T) {
 	t.Parallel()
 	for name, method := range map[string]uint32{"the password itself": 3, "an MD5 hash": 5} {
 		t.Run(name, func(t *testing.T) {

@@ -56,7 +56,7 @@ func TestStartsKeepsItsStateAndStopsGracefully(t *testing.T) {
 	r.end()
 }
 
-func TestEachChildComesBackWhenItIsKilled(t *testing.T) {
+func TestKilledChildrenAreRestarted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.run(b.config())
@@ -120,7 +120,7 @@ func environment(t *testing.T, url string) map[string]string {
 	return env
 }
 
-func TestUsesWhatItIsGiven(t *testing.T) {
+func TestExternalServicesAreUsed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first := b.run(b.config())
@@ -140,7 +140,7 @@ func TestUsesWhatItIsGiven(t *testing.T) {
 	first.end()
 }
 
-func TestKilledDevLeavesNothingAndItsStateIsKept(t *testing.T) {
+func TestKilledDevLeavesNoProcessesAndKeepsState(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	dev := exec.CommandContext(t.Context(), b.program, "dev", b.dataDir)
@@ -211,7 +211,7 @@ func TestKillEndsAllAtOnce(t *testing.T) {
 	b.eventually(func() bool { return len(b.processes()) == 0 }, "processes are left")
 }
 
-func TestStopsInTheMiddleOfTheStart(t *testing.T) {
+func TestStopDuringStart(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -225,9 +225,9 @@ func TestStopsInTheMiddleOfTheStart(t *testing.T) {
 	require.Empty(t, b.processes())
 }
 
-// TestTheDatabaseBelongsToARoleThatIsNoSuperuser includes a database that an earlier version
+// TestDatabaseOwnerIsNotSuperuser includes a database that an earlier version
 // created for the superuser.
-func TestTheDatabaseBelongsToARoleThatIsNoSuperuser(t *testing.T) {
+func TestDatabaseOwnerIsNotSuperuser(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.run(b.config())

@@ -24,7 +24,7 @@ func TestAFileIsReplaced(t *testing.T) {
 	require.Equal(t, fs.FileMode(0o600), info.Mode())
 }
 
-func TestAWriteThatFailsChangesNothing(t *testing.T) {
+func TestFailedWriteChangesNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, durable.WriteFile(path, []byte("before")))

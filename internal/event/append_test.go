@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 )
 
-func TestAppendEventHeadIsWhatEventMarshalsTo(t *testing.T) {
+func TestAppendEventHeadMatchesMarshal(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		e := eventlog.Event{

@@ -28,7 +28,7 @@ func TestAQueueEventOfAnEarlierVersionIsTheWholeQueue(t *testing.T) {
 	require.Empty(t, q.Items())
 }
 
-func TestAPromptThatReturnsTakesItsPlace(t *testing.T) {
+func TestReturnedPromptKeepsPosition(t *testing.T) {
 	t.Parallel()
 	var q event.Queue
 	for _, change := range []string{

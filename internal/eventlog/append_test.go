@@ -70,7 +70,7 @@ func startAppender(t *testing.T, s eventlog.Store, o eventlog.AppenderOptions) *
 
 func add(id string) eventlog.Append { return eventlog.Append{SessionID: id} }
 
-func TestALoneAppendDoesNotWait(t *testing.T) {
+func TestSingleAppendDoesNotWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := startAppender(t, &scriptedStore{}, eventlog.AppenderOptions{})
@@ -83,7 +83,7 @@ func TestALoneAppendDoesNotWait(t *testing.T) {
 	})
 }
 
-func TestAppendsGatherWhileACommitIsUnderWay(t *testing.T) {
+func TestAppendsGatherDuringCommit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &scriptedStore{answer: func(_ int, b []eventlog.Append) ([]error, error) {
@@ -210,7 +210,7 @@ func TestLargeCommitsFollowOneAnother(t *testing.T) {
 	})
 }
 
-func TestOnlyAFencedAppendFails(t *testing.T) {
+func TestOnlyFencedAppendFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &scriptedStore{answer: func(_ int, b []eventlog.Append) ([]error, error) {
@@ -269,7 +269,7 @@ func TestACallerMayCancel(t *testing.T) {
 	})
 }
 
-func TestAnAppendThatCannotBeStoredTakesNoOtherWithIt(t *testing.T) {
+func TestFailedAppendDoesNotFailOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &scriptedStore{answer: func(_ int, b []eventlog.Append) ([]error, error) {
@@ -292,7 +292,7 @@ func TestAnAppendThatCannotBeStoredTakesNoOtherWithIt(t *testing.T) {
 	})
 }
 
-func TestStopCommitsWhatWaits(t *testing.T) {
+func TestStopCommitsPendingAppends(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &scriptedStore{}

@@ -33,7 +33,7 @@ func (b *logBundle) lock(t *testing.T, id string) (release func()) {
 	return release
 }
 
-func TestALockedSessionDelaysNoOther(t *testing.T) {
+func TestLockedSessionDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
@@ -77,9 +77,9 @@ func TestALockedSessionDelaysNoOther(t *testing.T) {
 	}
 }
 
-// TestASessionThatIsLockedAgainAndAgainIsAppendedTo has two transactions alternately lock its row
+// TestRepeatedlyLockedSessionIsAppendedTo has two transactions alternately lock its row
 // without a pause: attempts that do not wait for the lock would never succeed.
-func TestASessionThatIsLockedAgainAndAgainIsAppendedTo(t *testing.T) {
+func TestRepeatedlyLockedSessionIsAppendedTo(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
 	id := b.session(t)
@@ -134,7 +134,7 @@ func has(batch []eventlog.Append, id string) bool {
 	return false
 }
 
-func TestACommitThatHangsDelaysNoOther(t *testing.T) {
+func TestHangingCommitDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var hangs atomic.Bool
@@ -164,7 +164,7 @@ func TestACommitThatHangsDelaysNoOther(t *testing.T) {
 	})
 }
 
-func TestSessionsThatShareAStuckCommitAreSplit(t *testing.T) {
+func TestSessionsOfStuckCommitAreSplit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &scriptedStore{answer: func(n int, b []eventlog.Append) ([]error, error) {
@@ -195,7 +195,7 @@ func TestSessionsThatShareAStuckCommitAreSplit(t *testing.T) {
 	})
 }
 
-func TestASessionThatFloodsTakesNoMoreThanItsTurn(t *testing.T) {
+func TestFloodingSessionGetsFairShare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &scriptedStore{answer: func(_ int, b []eventlog.Append) ([]error, error) {
@@ -242,7 +242,7 @@ func TestCommitsAreBoundedInBytes(t *testing.T) {
 	})
 }
 
-func TestAFullQueueHoldsUpItsOwnSession(t *testing.T) {
+func TestFullQueueBlocksOnlyItsSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		letGo := make(chan struct{})

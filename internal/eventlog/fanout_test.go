@@ -121,7 +121,7 @@ func openReaders(ctx context.Context, t *testing.T, b *logBundle, f *eventlog.Fo
 	return readers
 }
 
-func TestACommitIsReadOnceWhateverTheNumberOfReaders(t *testing.T) {
+func TestCommitIsReadOnceForAllReaders(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
@@ -317,7 +317,7 @@ func TestPruningDuringReading(t *testing.T) {
 	require.ErrorAs(t, err, new(*eventlog.PositionGoneError))
 }
 
-func TestWhatIsPrunedIsNotServedFromMemory(t *testing.T) {
+func TestPrunedEventsAreNotServedFromMemory(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
@@ -340,8 +340,8 @@ func TestWhatIsPrunedIsNotServedFromMemory(t *testing.T) {
 	readTo(ctx, t, left, 20)
 }
 
-// TestASessionThatIsDeletedEndsItsReaders deletes the row: the session is then removed from memory.
-func TestASessionThatIsDeletedEndsItsReaders(t *testing.T) {
+// TestDeletedSessionEndsReaders deletes the row: the session is then removed from memory.
+func TestDeletedSessionEndsReaders(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
@@ -391,9 +391,9 @@ func TestAReaderIsWokenByItsTimerWhilePostgresHangs(t *testing.T) {
 	readTo(ctx, t, r, 10)
 }
 
-// TestReadersThatComeBackTogetherShareWhatTheyMissed restarts a follower with 100 readers, like the
+// TestReconnectingReadersShareReads restarts a follower with 100 readers, like the
 // restart of an api.
-func TestReadersThatComeBackTogetherShareWhatTheyMissed(t *testing.T) {
+func TestReconnectingReadersShareReads(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
@@ -415,7 +415,7 @@ func TestReadersThatComeBackTogetherShareWhatTheyMissed(t *testing.T) {
 	require.LessOrEqual(t, source.reads.Load(), int64(catchUps+2), "all but the first are served from memory")
 }
 
-func TestAFollowerForgetsSessionsThatHaveNoReaders(t *testing.T) {
+func TestFollowerForgetsSessionsWithoutReaders(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)

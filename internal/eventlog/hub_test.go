@@ -17,7 +17,7 @@ func isAwake(wake <-chan struct{}) bool {
 	}
 }
 
-func TestAWatcherThatOverflowsIsWokenOnceAndCanLeave(t *testing.T) {
+func TestOverflowedWatcherIsWokenOnce(t *testing.T) {
 	t.Parallel()
 	h := newHub()
 	wake := h.watch("ses_a")

@@ -211,7 +211,7 @@ func (b *logBundle) readWithReconnects(ctx context.Context, id string, last int6
 	return nil
 }
 
-func TestAReaderLearnsOnceThatItHasCaughtUp(t *testing.T) {
+func TestCaughtUpIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{PageEvents: 2})
 	id := b.session(t)
@@ -258,7 +258,7 @@ func told(ctx context.Context, t *testing.T, f *eventlog.Follower, id string, af
 	}
 }
 
-func TestPositionsThatCannotBeReadFrom(t *testing.T) {
+func TestUnreadablePositions(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
 	id := b.session(t)
@@ -331,7 +331,7 @@ func (deafSource) EventsListen(ctx context.Context, _ func(), _ func([]string)) 
 	return ctx.Err()
 }
 
-func TestThePollFindsWhatWasNotNotified(t *testing.T) {
+func TestPollFindsUnnotifiedEvents(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
 	f := eventlog.NewFollower(deafSource{b.db}, eventlog.FollowerOptions{Poll: 20 * time.Millisecond})
@@ -402,10 +402,10 @@ func TestAReaderGoesWhenItsContextEnds(t *testing.T) {
 	require.ErrorIs(t, <-ends, context.DeadlineExceeded)
 }
 
-// TestConnectionsThatAreCutCostNothing repeatedly terminates every connection to the database while
+// TestLostConnectionsLoseNoEvents repeatedly terminates every connection to the database while
 // a run is written and read: commits whose responses are lost are repeated, and each event is
 // stored once.
-func TestConnectionsThatAreCutCostNothing(t *testing.T) {
+func TestLostConnectionsLoseNoEvents(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{PageEvents: 10})
 	id := b.session(t)

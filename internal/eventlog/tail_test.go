@@ -30,8 +30,8 @@ func pageOf(after int64, n int, sizes []int) *Page {
 	return p
 }
 
-// TestATailHoldsExactlyWhatItSays compares a tail with its log after random steps.
-func TestATailHoldsExactlyWhatItSays(t *testing.T) {
+// TestTailHoldsItsRange compares a tail with its log after random steps.
+func TestTailHoldsItsRange(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.SampledFrom([]int{1, 20, 300, 5000, maxChunk - 10, maxChunk + 10, 3 * maxChunk}), 1, 6).Draw(t, "sizes")
@@ -102,7 +102,7 @@ func TestATailHoldsExactlyWhatItSays(t *testing.T) {
 	})
 }
 
-func TestWhatWasReadStaysUnchangedWhileATailGrows(t *testing.T) {
+func TestReadEventsStayUnchangedWhileTailGrows(t *testing.T) {
 	t.Parallel()
 	sizes := []int{100}
 	var tail tail
@@ -140,7 +140,7 @@ func TestReadingATailAllocatesNothing(t *testing.T) { //nolint:paralleltest // a
 	}))
 }
 
-func TestAReaderReadsAboutAsManyEventsAsFitIntoAPage(t *testing.T) {
+func TestPageSizeFollowsEventSize(t *testing.T) {
 	t.Parallel()
 	limit := firstLimit
 	for range 5 {

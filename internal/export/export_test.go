@@ -39,7 +39,7 @@ func whole(t *testing.T, h export.Header) string {
 	})
 }
 
-func TestAFileIsReadAsItWasWritten(t *testing.T) {
+func TestExportRoundTrip(t *testing.T) {
 	t.Parallel()
 	f, err := export.Read(strings.NewReader(whole(t, header)))
 	require.NoError(t, err)
@@ -63,7 +63,7 @@ func TestATruncatedFileHasNoEnd(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoExportIsRefused(t *testing.T) {
+func TestInvalidExportIsRefused(t *testing.T) {
 	t.Parallel()
 	later := header
 	later.Version++
@@ -78,7 +78,7 @@ func TestWhatIsNoExportIsRefused(t *testing.T) {
 	}
 }
 
-func TestNoContentIsLeft(t *testing.T) {
+func TestExportHasNoContent(t *testing.T) {
 	t.Parallel()
 	const marker = "a private matter"
 	s := export.BareSession(client.Session{ID: "ses_1", Title: marker, Metadata: json.RawMessage(`{"k":"` + marker + `"}`), Workspace: &client.Workspace{Setup: marker}})

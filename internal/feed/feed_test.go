@@ -163,7 +163,7 @@ func TestAFeedCatchesUpFollowsAndEnds(t *testing.T) {
 	require.EqualValues(t, 5, f.Position())
 }
 
-func TestAFeedOfASessionThatIsOverEnds(t *testing.T) {
+func TestFeedOfEndedSessionEnds(t *testing.T) {
 	t.Parallel()
 	s := newShelf(1)
 	s.session.Status = session.Terminated
@@ -172,7 +172,7 @@ func TestAFeedOfASessionThatIsOverEnds(t *testing.T) {
 	require.Equal(t, "end ", said(t, f))
 }
 
-func TestAFeedOfTheLatestBeginsWithWhatComes(t *testing.T) {
+func TestFeedOfLatestStartsWithNewEvents(t *testing.T) {
 	t.Parallel()
 	s := newShelf(5)
 	f := open(t, s, feed.Latest)
@@ -181,7 +181,7 @@ func TestAFeedOfTheLatestBeginsWithWhatComes(t *testing.T) {
 	require.Equal(t, "6 title ", said(t, f))
 }
 
-func TestARangeThatWasDeletedIsOneGap(t *testing.T) {
+func TestDeletedRangeIsOneGap(t *testing.T) {
 	t.Parallel()
 	s := newShelf(9)
 	f := open(t, s, 0)
@@ -195,7 +195,7 @@ func TestARangeThatWasDeletedIsOneGap(t *testing.T) {
 	require.ErrorAs(t, err, &gone)
 }
 
-func TestASilentFeedBeats(t *testing.T) {
+func TestIdleFeedSendsHeartbeats(t *testing.T) {
 	t.Parallel()
 	s := newShelf(0)
 	f, err := feed.Open(t.Context(), feed.Options{Log: s, Sessions: s, Beat: time.Millisecond}, id, 0)

@@ -8,16 +8,16 @@ import (
 )
 
 //nolint:paralleltest // goroutines of other tests would be found
-func TestWhatEndsLateIsNoLeak(t *testing.T) {
+func TestLateEndIsNoLeak(t *testing.T) {
 	go func() { <-time.After(time.Second) }() // goleak alone times out before that
 	require.NoError(t, Find())
 }
 
 //nolint:paralleltest // as above
-func TestWhatDoesNotEndIsALeak(t *testing.T) {
+func TestUnfinishedGoroutineIsLeak(t *testing.T) {
 	end := make(chan struct{})
 	go func() { <-end }()
-	require.ErrorContains(t, find(time.Second), "TestWhatDoesNotEndIsALeak")
+	require.ErrorContains(t, find(time.Second), "TestUnfinishedGoroutineIsLeak")
 	close(end)
 	require.NoError(t, Find())
 }

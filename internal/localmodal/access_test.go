@@ -39,7 +39,7 @@ func TestCallsNeedTheTokenOfTheInstallation(t *testing.T) {
 }
 
 // Every method of the control plane is refused without a token.
-func TestNoMethodAnswersAStranger(t *testing.T) {
+func TestMethodsRequireToken(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	conn := dial(t, b.server)

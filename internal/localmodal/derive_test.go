@@ -10,7 +10,7 @@ import (
 )
 
 // A session that sleeps and wakes for months adds a layer each time.
-func TestRootStaysShallowHoweverOftenItIsRestored(t *testing.T) {
+func TestLayersStayShallowAcrossRestores(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	im := b.image

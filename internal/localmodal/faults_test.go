@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
 )
 
-func TestLostAnswersAreMadeUpFor(t *testing.T) {
+func TestLostResponsesAreRepeated(t *testing.T) {
 	t.Parallel()
 	b := alone(t)
 	b.server.Inject(localmodal.Fault{Method: "SandboxCreateV2", Code: codes.Unavailable, N: 2, After: true})
@@ -30,7 +30,7 @@ func TestLostAnswersAreMadeUpFor(t *testing.T) {
 	require.Equal(t, "once", b.exec(sb, nil, "once", "cat").stdout)
 }
 
-func TestLostCreateIsAdoptedByName(t *testing.T) {
+func TestSandboxOfLostCreateIsAdoptedByName(t *testing.T) {
 	t.Parallel()
 	b := alone(t)
 	b.server.Inject(localmodal.Fault{Method: "SandboxCreateV2", Code: codes.PermissionDenied, After: true})
@@ -44,7 +44,7 @@ func TestLostCreateIsAdoptedByName(t *testing.T) {
 	require.Equal(t, "x\n", b.sh(b.handle(sb), "echo x"))
 }
 
-func TestFaultsStrikeAsManyCallsAsTheyAreMeantFor(t *testing.T) {
+func TestFaultsStrikeGivenNumberOfCalls(t *testing.T) {
 	t.Parallel()
 	b := alone(t)
 	b.server.Inject(localmodal.Fault{Method: "SandboxCreateV2", Code: codes.ResourceExhausted})

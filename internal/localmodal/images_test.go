@@ -37,7 +37,7 @@ func TestImageIsBuiltFromCommands(t *testing.T) {
 	require.Equal(t, "1 2 /work\n", b.sh(b.createFrom(b.snapshot(sb), nil), "echo $A $PWD"))
 }
 
-func TestOneImageIsBuiltForAllWhoWantTheSame(t *testing.T) {
+func TestConcurrentBuildsShareOneImage(t *testing.T) {
 	t.Parallel()
 	b := alone(t)
 	ids := make([]string, 8)
@@ -65,7 +65,7 @@ func TestOneImageIsBuiltForAllWhoWantTheSame(t *testing.T) {
 	}
 }
 
-func TestFailedBuildSaysWhy(t *testing.T) {
+func TestFailedBuildReportsReason(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var failed modal.RemoteError

@@ -16,7 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 )
 
-func TestSandboxSeesNothingOfTheHostButPrograms(t *testing.T) {
+func TestSandboxSeesOnlyProgramsOfHost(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	secret := filepath.Join(t.TempDir(), "secret")

@@ -13,7 +13,7 @@ import (
 )
 
 // A maximum requested by the SDK is enforced if the machine has control groups.
-func TestSandboxHasTheMemoryItAskedFor(t *testing.T) {
+func TestSandboxHasRequestedMemory(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	if err := b.server.Unlimited(); err != nil {
@@ -26,7 +26,7 @@ func TestSandboxHasTheMemoryItAskedFor(t *testing.T) {
 
 // If a machine or a sandbox has temporarily run out of a resource, the failure does not reflect on
 // the command.
-func TestAnExecThatGetsNoProcessMayBeTriedAgain(t *testing.T) {
+func TestExecWithoutFreeProcessIsUnavailable(t *testing.T) {
 	t.Parallel()
 	o := options(t, "")
 	o.Limits = box.Limits{Processes: 64}

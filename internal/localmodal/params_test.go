@@ -61,7 +61,7 @@ func TestNamedSecretsAreMadeAndReplaced(t *testing.T) {
 	require.ErrorAs(t, err, new(modal.NotFoundError), "another environment")
 }
 
-func TestWhatCannotBeEnforcedIsRefused(t *testing.T) {
+func TestUnenforceableLimitsAreRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for name, c := range map[string]struct {

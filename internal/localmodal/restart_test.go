@@ -167,7 +167,7 @@ func TestAStopWaitsForClientsToSaveTheirSandboxes(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-func TestNewRefusesWhatCannotWork(t *testing.T) {
+func TestNewRejectsInvalidConfig(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"0.0.0.0:0", ":0", "192.0.2.1:0", "127.0.0.2:0", "nonsense"} {
 		_, err := localmodal.New(localmodal.Options{Address: address, DataDir: t.TempDir()})

@@ -181,9 +181,9 @@ func TestTerminateKillsEverything(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestASandboxThatEndsIsNotSaidToRun, because a caller whose process was killed asks whether the
+// TestEndingSandboxIsNotListedAsRunning, because a caller whose process was killed asks whether the
 // sandbox has ended.
-func TestASandboxThatEndsIsNotSaidToRun(t *testing.T) {
+func TestEndingSandboxIsNotListedAsRunning(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for range 10 {
@@ -212,7 +212,7 @@ func TestUnknownSandbox(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestWhatCannotBeDoneIsRefused(t *testing.T) {
+func TestUnsupportedRequestsAreRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for name, p := range map[string]*modal.SandboxCreateParams{

@@ -104,7 +104,7 @@ func TestExpiredSnapshotIsGone(t *testing.T) {
 	}, waitLimit, 50*time.Millisecond)
 }
 
-func TestExitSnapshotKeepsWhatWasLeft(t *testing.T) {
+func TestExitSnapshotKeepsFiles(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for name, c := range map[string]struct {

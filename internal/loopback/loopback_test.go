@@ -36,7 +36,7 @@ func TestURLsOfThisMachineAreRewritten(t *testing.T) {
 	}, variables)
 }
 
-func TestAPortThatIsNotOpenToSandboxesIsNamed(t *testing.T) {
+func TestClosedPortIsNamed(t *testing.T) {
 	t.Parallel()
 	n := network(t)
 	err := loopback.Rewrite(func() (*sandbox.Network, error) { return n, nil }, map[string]string{"A_BASE_URL": "http://[::1]:9000"})
@@ -45,9 +45,9 @@ func TestAPortThatIsNotOpenToSandboxesIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, "A_BASE_URL names port 9000")
 }
 
-// TestTheNetworkIsNotAskedForWithoutAnAddressOfThisMachine also checks that nothing is rewritten if
+// TestNetworkIsQueriedOnlyForLocalAddresses also checks that nothing is rewritten if
 // sandboxes share this machine's network.
-func TestTheNetworkIsNotAskedForWithoutAnAddressOfThisMachine(t *testing.T) {
+func TestNetworkIsQueriedOnlyForLocalAddresses(t *testing.T) {
 	t.Parallel()
 	failed := func() (*sandbox.Network, error) { return nil, errors.New("asked") }
 	require.NoError(t, loopback.Rewrite(failed, map[string]string{"A_BASE_URL": "https://api.example.com"}))

@@ -9,7 +9,7 @@ import (
 )
 
 // The module of the Temporal server has a copy of this package.
-func TestTheCopyForTemporalIsTheSame(t *testing.T) {
+func TestTemporalCopyIsIdentical(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"peeruser.go", "owner_linux.go", "owner_other.go"} {
 		want, err := os.ReadFile(name)

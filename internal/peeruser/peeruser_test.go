@@ -106,7 +106,7 @@ func TestConnectionsOfOtherUsersAreRefused(t *testing.T) {
 }
 
 // The kernel shows the closed sockets of every user as root's.
-func TestAClosedConnectionIsNotRoots(t *testing.T) {
+func TestClosedConnectionIsNotAttributedToRoot(t *testing.T) {
 	t.Parallel()
 	asRoot(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -120,7 +120,7 @@ func TestAClosedConnectionIsNotRoots(t *testing.T) {
 	}
 }
 
-func TestTheTablesOfProcSayTheSame(t *testing.T) {
+func TestProcTablesAgree(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -147,7 +147,7 @@ func TestTheTablesOfProcSayTheSame(t *testing.T) {
 	require.NoError(t, Works(t.Context()))
 }
 
-func TestParseNamesWhatIsWrong(t *testing.T) {
+func TestParseErrorNamesField(t *testing.T) {
 	t.Parallel()
 	for list, want := range map[string]string{"no-such-user": `user "no-such-user" is unknown`, "-3": "must not be negative"} {
 		_, err := Parse(list)

@@ -34,7 +34,7 @@ func whole(t *testing.T) []byte {
 
 func drop(portable.Entry, io.Reader) error { return nil }
 
-func TestAnArchiveIsReadAsItWasWritten(t *testing.T) {
+func TestArchiveRoundTrip(t *testing.T) {
 	t.Parallel()
 	content := map[string]string{}
 	m, err := portable.Read(bytes.NewReader(whole(t)), func(e portable.Entry, r io.Reader) error {
@@ -64,7 +64,7 @@ func TestAWorkspaceOfManyFilesLeavesRoomForTheAgents(t *testing.T) {
 	require.NoError(t, w.Close(portable.Manifest{}))
 }
 
-func TestNoPartOfAnArchiveIsAnArchive(t *testing.T) {
+func TestPartialArchiveIsRefused(t *testing.T) {
 	t.Parallel()
 	data := whole(t)
 	for n := range len(data) {
@@ -184,7 +184,7 @@ func TestHostileArchivesAreRefused(t *testing.T) {
 	}
 }
 
-func TestABombIsNotReadToItsEnd(t *testing.T) {
+func TestDecompressionBombIsNotReadToEnd(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
@@ -205,7 +205,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-func TestAWriterRefusesWhatAReaderWould(t *testing.T) {
+func TestWriterAppliesLimitsOfReader(t *testing.T) {
 	t.Parallel()
 	w := portable.NewWriter(io.Discard)
 	require.Error(t, w.File("../a", 0o644, 0, strings.NewReader("")))

@@ -18,8 +18,8 @@ func (b *harness) message(t *testing.T, id, to string, depth int64) (session.Pro
 	return b.PromptByAgent(b.ctx, agentmessage.Message{ID: id, From: b.id, To: to, Content: "the message", Depth: depth})
 }
 
-// TestAgentsReachTheirParentAndTheirForks also checks that they reach no other session.
-func TestAgentsReachTheirParentAndTheirForks(t *testing.T) {
+// TestAgentsMessageParentAndForks also checks that they reach no other session.
+func TestAgentsMessageParentAndForks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -82,8 +82,8 @@ func TestAgentsReachTheirParentAndTheirForks(t *testing.T) {
 	}
 }
 
-// TestAMessageWakesASessionThatSleeps checks that its workflow must be signalled.
-func TestAMessageWakesASessionThatSleeps(t *testing.T) {
+// TestMessageWakesHibernatedSession checks that its workflow must be signalled.
+func TestMessageWakesHibernatedSession(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -131,8 +131,8 @@ func TestMessagesOfAgentsAreBounded(t *testing.T) {
 	require.Equal(t, failure.LimitReached, failure.CodeOf(err))
 }
 
-// TestMessagesToSessionsThatTakeNone checks the error that the agent gets.
-func TestMessagesToSessionsThatTakeNone(t *testing.T) {
+// TestMessagesToUnavailableSessions checks the error that the agent gets.
+func TestMessagesToUnavailableSessions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

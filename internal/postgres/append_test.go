@@ -45,7 +45,7 @@ func TestFramesAreWrittenOnce(t *testing.T) {
 	require.Len(t, b.types(t, before), 16)
 }
 
-func TestAnAppendIsRefusedAlone(t *testing.T) {
+func TestRefusedAppendDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -84,7 +84,7 @@ func TestAnAppendIsRefusedAlone(t *testing.T) {
 	require.Zero(t, r.LastFrame)
 }
 
-func TestWhatAgentsPrintSurvives(t *testing.T) {
+func TestArbitraryAgentOutputIsStored(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -183,7 +183,7 @@ func TestAppendsUpdateInPlace(t *testing.T) {
 	require.Equal(t, before["session_activity"], after["session_activity"])
 }
 
-func TestTheAgentsTitleGivesWayToAPersons(t *testing.T) {
+func TestTitleOfPersonReplacesTitleOfAgent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -204,9 +204,9 @@ func TestTheAgentsTitleGivesWayToAPersons(t *testing.T) {
 	require.Equal(t, "mine", title(2, "third"))
 }
 
-// TestBlocksAreTheFoldOfTheStream compares the stored blocks, after each batch and across ends of
+// TestStoredBlocksMatchFoldOfStream compares the stored blocks, after each batch and across ends of
 // runs, with the fold of the whole stream.
-func TestBlocksAreTheFoldOfTheStream(t *testing.T) {
+func TestStoredBlocksMatchFoldOfStream(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -285,7 +285,7 @@ func drawEvent(t *rapid.T) eventlog.Draft {
 	return d
 }
 
-func TestDataThatIsNotWhatItsTypeSaysIsKeptAndConcernsNoBlock(t *testing.T) {
+func TestMalformedEventDataIsKeptAndChangesNoBlock(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

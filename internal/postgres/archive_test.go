@@ -95,7 +95,7 @@ func TestAnImportedSessionWakesFromItsArchive(t *testing.T) {
 	}
 }
 
-func TestNothingIsLeftOfAnImportThatIsInterrupted(t *testing.T) {
+func TestInterruptedImportLeavesNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	broken := io.MultiReader(bytes.NewReader(noise(t)), failing{})
@@ -158,7 +158,7 @@ func TestAnArchiveIsMadeByOneAttempt(t *testing.T) {
 	require.Zero(t, b.count(t, "archive_parts"))
 }
 
-func TestAnArchiveThatFailedIsTriedAgainOnRequest(t *testing.T) {
+func TestFailedArchiveIsRetriedOnRequest(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -186,7 +186,7 @@ func (b *harness) taken(t *testing.T) bundle.ArchiveWork {
 	return due[0]
 }
 
-func TestAPurgeTakesArchivesThatNoForkNeeds(t *testing.T) {
+func TestPurgeDeletesUnneededArchives(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s, _, err := b.SessionImport(b.ctx, imported(), bytes.NewReader(noise(t)), session.Idempotency{})

@@ -22,7 +22,7 @@ func picture(text string) attachment.Attachment {
 	}
 }
 
-func TestImagesAreStoredOnceByTheAttemptThatHasTheRun(t *testing.T) {
+func TestImagesAreStoredOnceByCurrentAttempt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

@@ -124,10 +124,10 @@ func TestAnAttendantIsDue(t *testing.T) {
 	}
 }
 
-// TestAnAttendantThatIsOutOfDateClaimsNothing has an attendant resume after it was frozen, with
+// TestOutdatedAttendantClaimsNothing has an attendant resume after it was frozen, with
 // outdated knowledge. Each of its arguments is checked under the session's lock, and so is pending
 // work.
-func TestAnAttendantThatIsOutOfDateClaimsNothing(t *testing.T) {
+func TestOutdatedAttendantClaimsNothing(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(t *testing.T, b *harness){
 		"the workflow has opened the session": func(t *testing.T, b *harness) {
@@ -198,9 +198,9 @@ func TestAnAttendantThatIsOutOfDateClaimsNothing(t *testing.T) {
 	}
 }
 
-// TestAnAttendantOfAWorkflowThatWasReplacedIsRefused, even if a worker of an earlier version has
+// TestAttendantOfReplacedWorkflowIsRefused, even if a worker of an earlier version has
 // opened the session, which does not clear the token.
-func TestAnAttendantOfAWorkflowThatWasReplacedIsRefused(t *testing.T) {
+func TestAttendantOfReplacedWorkflowIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.attended(t)
@@ -216,8 +216,8 @@ func TestAnAttendantOfAWorkflowThatWasReplacedIsRefused(t *testing.T) {
 	requireCode(t, failure.StaleWorkflow, err)
 }
 
-// TestAnAttendanceIsGrantedAfterATurnThatEndedWell, and only if nothing but a prompt may follow.
-func TestAnAttendanceIsGrantedAfterATurnThatEndedWell(t *testing.T) {
+// TestAttendanceIsGrantedAfterSuccessfulTurn, and only if nothing but a prompt may follow.
+func TestAttendanceIsGrantedAfterSuccessfulTurn(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, b *harness, ending *run.Ending){
 		"the turn failed":      func(_ *testing.T, _ *harness, e *run.Ending) { e.Outcome = session.OutcomeFailed },
@@ -247,9 +247,9 @@ func TestAnAttendanceIsGrantedAfterATurnThatEndedWell(t *testing.T) {
 	}
 }
 
-// TestAWorkflowTakesASessionBackBetweenTurns. During a turn it learns which one is in progress, and
+// TestWorkflowReclaimsSessionBetweenTurns. During a turn it learns which one is in progress, and
 // the attendant continues.
-func TestAWorkflowTakesASessionBackBetweenTurns(t *testing.T) {
+func TestWorkflowReclaimsSessionBetweenTurns(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.attended(t)
@@ -359,9 +359,9 @@ func TestAPromptForAnAttendantIsSignalledLater(t *testing.T) {
 	require.False(t, p.Attended)
 }
 
-// TestARelaySignalsForAPromptThatItsAttendantForgets checks that an attendance does not prevent
+// TestRelaySignalsUnclaimedAttendedPrompt checks that an attendance does not prevent
 // another signal for a prompt.
-func TestARelaySignalsForAPromptThatItsAttendantForgets(t *testing.T) {
+func TestRelaySignalsUnclaimedAttendedPrompt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.attended(t)
@@ -376,9 +376,9 @@ func TestARelaySignalsForAPromptThatItsAttendantForgets(t *testing.T) {
 	require.Empty(t, unclaimed, "it waits for a turn")
 }
 
-// TestAClaimIsActivityUnlessThePromptHasJustBeen checks that a turn updates the index of activity
+// TestClaimUpdatesActivityUnlessPromptDid checks that a turn updates the index of activity
 // twice, not three times.
-func TestAClaimIsActivityUnlessThePromptHasJustBeen(t *testing.T) {
+func TestClaimUpdatesActivityUnlessPromptDid(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	conn, err := pgx.Connect(b.ctx, b.url)

@@ -110,7 +110,7 @@ func TestASnapshotIsKeptWhileABundleNeedsIt(t *testing.T) {
 	require.ElementsMatch(t, []string{"im-b", "im-c", "im-late"}, b.condemned(t), "what is recorded after the end is not needed either")
 }
 
-func TestASessionWhoseRestoresNeverMatchKeepsThreeSnapshots(t *testing.T) {
+func TestSessionWithMismatchedRestoresKeepsThreeSnapshots(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.keep(t, 1)
@@ -134,7 +134,7 @@ func TestASessionWhoseRestoresNeverMatchKeepsThreeSnapshots(t *testing.T) {
 	require.Equal(t, []string{"im-4", "im-5"}, b.condemned(t))
 }
 
-func TestAMarkOnASnapshotThatIsNeededIsRemoved(t *testing.T) {
+func TestMarkOnNeededSnapshotIsRemoved(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -149,7 +149,7 @@ func TestAMarkOnASnapshotThatIsNeededIsRemoved(t *testing.T) {
 	require.Empty(t, again)
 }
 
-func TestASnapshotThatIsKeptForAWhileIsNeeded(t *testing.T) {
+func TestTemporarilyKeptSnapshotIsNeeded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.keep(t, 1)
@@ -165,7 +165,7 @@ func TestASnapshotThatIsKeptForAWhileIsNeeded(t *testing.T) {
 	require.Equal(t, []string{"im-a"}, b.condemned(t))
 }
 
-func TestAMarkThatWasMissedIsMadeUpFor(t *testing.T) {
+func TestMissedMarkIsRepeated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -185,7 +185,7 @@ func TestAMarkThatWasMissedIsMadeUpFor(t *testing.T) {
 	require.Len(t, b.condemned(t), 3)
 }
 
-func TestASnapshotWithoutABundleIsGivenTime(t *testing.T) {
+func TestSnapshotWithoutBundleIsKeptForGracePeriod(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.NoError(t, b.SnapshotRecord(b.ctx, b.id, 1, "im-young"))
@@ -211,7 +211,7 @@ func TestABundleOfAnOlderReleaseIsNotAged(t *testing.T) {
 	require.Empty(t, ids)
 }
 
-func TestAnImageThatCannotBeDeletedWaitsLongerEachTime(t *testing.T) {
+func TestFailedImageDeletionBacksOff(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

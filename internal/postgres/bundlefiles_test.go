@@ -50,7 +50,7 @@ func diffed(text string) *workspacefile.Diff {
 	return &workspacefile.Diff{Key: text, Patch: []byte(text), At: time.Unix(1000, 0).UTC()}
 }
 
-func TestTheFilesOfABundleStay(t *testing.T) {
+func TestFilesOfBundleAreKept(t *testing.T) {
 	t.Parallel()
 	b, batch := filing(t)
 	none := b.snapshotted(t, "im-0")
@@ -102,7 +102,7 @@ func (b *harness) earlier(t *testing.T) string {
 	return query[string](b.ctx, t, b.url, "SELECT coalesce(string_agg(path || ' ' || from_epoch || ' ' || until_epoch || ',', '' ORDER BY path, from_epoch), '') FROM earlier_files")
 }
 
-func TestTheFilesOfAForkStay(t *testing.T) {
+func TestFilesOfForkAreKept(t *testing.T) {
 	t.Parallel()
 	b, batch := filing(t)
 	batch.Changes, batch.Diff = []workspacefile.Change{written(1, "a", "1"), written(2, "b", "1")}, diffed("one")
@@ -142,7 +142,7 @@ func TestTheFilesOfAForkStay(t *testing.T) {
 	}
 }
 
-func TestBundlesSayWhatIsNotStoredOfTheirFiles(t *testing.T) {
+func TestBundlesReportUnstoredFiles(t *testing.T) {
 	t.Parallel()
 	b, batch := filing(t)
 	batch.Changes = []workspacefile.Change{written(1, "a", "1")}
@@ -161,7 +161,7 @@ func TestBundlesSayWhatIsNotStoredOfTheirFiles(t *testing.T) {
 	require.ErrorContains(t, err, "fork the session at it")
 }
 
-func TestWhatIsKeptForBundlesIsBounded(t *testing.T) {
+func TestFilesKeptForBundlesAreBounded(t *testing.T) {
 	t.Parallel()
 	b, batch := filing(t)
 	big := strings.Repeat("x", workspacefile.MaxBytes)

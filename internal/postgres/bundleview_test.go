@@ -76,7 +76,7 @@ func (b *harness) texts(t *testing.T, bundleID string) []string {
 	}
 }
 
-func TestABundleSaysWhichPromptItEndsWith(t *testing.T) {
+func TestBundleNamesLastPrompt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -119,7 +119,7 @@ func TestABundleSaysWhichPromptItEndsWith(t *testing.T) {
 	}
 }
 
-func TestTheConversationOfABundleStays(t *testing.T) {
+func TestConversationOfBundleIsKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -193,7 +193,7 @@ func TestTheReceiptOfARestoreIsKeptWithItsBundle(t *testing.T) {
 	require.False(t, got.RestoredAt.IsZero())
 }
 
-func TestTheNewestBundlesAreKept(t *testing.T) {
+func TestNewestBundlesAreKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.keep(t, 3)
@@ -227,7 +227,7 @@ func TestTheNewestBundlesAreKept(t *testing.T) {
 	requireCode(t, failure.NoBundle, err)
 }
 
-func TestAPinDoesNotKeepAPurgeFromItsImages(t *testing.T) {
+func TestPurgeDeletesImagesOfPinnedBundles(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

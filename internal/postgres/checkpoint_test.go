@@ -46,7 +46,7 @@ func (b *harness) deadlines(t *testing.T) []string {
 	return kinds
 }
 
-func TestTheEndOfATurnAsksForACheckpoint(t *testing.T) {
+func TestTurnEndRequestsCheckpoint(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, err := b.SessionOpen(b.ctx, b.id, "w1")
@@ -76,7 +76,7 @@ func TestTheEndOfATurnAsksForACheckpoint(t *testing.T) {
 	require.Equal(t, session.CommandHibernate, got.Look.Commands[0].Kind)
 }
 
-func TestARunWithoutASandboxAsksForNoCheckpoint(t *testing.T) {
+func TestRunWithoutSandboxRequestsNoCheckpoint(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

@@ -41,8 +41,8 @@ func TestRunsAreRevertedInTheOrderOfTheLog(t *testing.T) {
 	require.Empty(t, from)
 }
 
-// TestTimesAreTheServers uses callers whose clocks are wrong by a day.
-func TestTimesAreTheServers(t *testing.T) {
+// TestTimesAreThoseOfPostgres uses callers whose clocks are wrong by a day.
+func TestTimesAreThoseOfPostgres(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p, _, _, err := b.PromptSubmit(b.ctx, session.Prompt{ID: "p", SessionID: b.id, Content: "hello", CreatedAt: time.Now().Add(24 * time.Hour)})

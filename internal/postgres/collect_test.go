@@ -125,9 +125,9 @@ func TestCollectedPromptsRunAsOne(t *testing.T) {
 	require.Equal(t, want, after, "they have one turn")
 }
 
-// TestFilesOfJoinedPromptsHaveNamesThatFit checks that the number that distinguishes files of the
+// TestFilesOfJoinedPromptsGetUniqueNames checks that the number that distinguishes files of the
 // same name keeps the name within its bound.
-func TestFilesOfJoinedPromptsHaveNamesThatFit(t *testing.T) {
+func TestFilesOfJoinedPromptsGetUniqueNames(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -152,8 +152,8 @@ func TestFilesOfJoinedPromptsHaveNamesThatFit(t *testing.T) {
 	require.Len(t, names, 5)
 }
 
-// TestAPromptThatIsNotJoinedEndsACollection, whose prompts keep their place before it.
-func TestAPromptThatIsNotJoinedEndsACollection(t *testing.T) {
+// TestUnjoinedPromptEndsCollection, whose prompts keep their place before it.
+func TestUnjoinedPromptEndsCollection(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -197,8 +197,8 @@ func TestACollectionIsBoundedInPrompts(t *testing.T) {
 
 func name3(i int) string { return strings.Repeat("b", i+1) }
 
-// TestACollectionHasAnEnd, however many prompts are submitted.
-func TestACollectionHasAnEnd(t *testing.T) {
+// TestCollectionEndsAtDeadline, however many prompts are submitted.
+func TestCollectionEndsAtDeadline(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	head := b.collect(t, "0")
@@ -252,8 +252,8 @@ func TestAPromotedCollectionIsSignalled(t *testing.T) {
 	require.True(t, b.claim(t, first.ID).Granted)
 }
 
-// TestAnAttendantClaimsWhatWasCollected after the collection has ended.
-func TestAnAttendantClaimsWhatWasCollected(t *testing.T) {
+// TestAttendantClaimsCollectedPrompts after the collection has ended.
+func TestAttendantClaimsCollectedPrompts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.attended(t)
@@ -273,8 +273,8 @@ func TestAnAttendantClaimsWhatWasCollected(t *testing.T) {
 	require.Equal(t, "one\n\ntwo", start.Prompt.Content)
 }
 
-// TestACollectionWhoseAPIWasKilledIsRelayed from its rows alone.
-func TestACollectionWhoseAPIWasKilledIsRelayed(t *testing.T) {
+// TestCollectionOfKilledAPIIsRelayed from its rows alone.
+func TestCollectionOfKilledAPIIsRelayed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -287,9 +287,9 @@ func TestACollectionWhoseAPIWasKilledIsRelayed(t *testing.T) {
 	require.True(t, b.claim(t, first.ID).Granted)
 }
 
-// TestAJoinedPromptWhosePromptAnEarlierReleaseHasEndedRunsByItself, since that release does not
+// TestJoinedPromptRunsAloneIfEarlierReleaseEndedItsPrompt, since that release does not
 // know joined prompts.
-func TestAJoinedPromptWhosePromptAnEarlierReleaseHasEndedRunsByItself(t *testing.T) {
+func TestJoinedPromptRunsAloneIfEarlierReleaseEndedItsPrompt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -302,9 +302,9 @@ func TestAJoinedPromptWhosePromptAnEarlierReleaseHasEndedRunsByItself(t *testing
 	require.Empty(t, b.prompt(t, second.ID).JoinedTo)
 }
 
-// TestJoinedPromptsFollowAPromptWhoseRunAnEarlierReleaseEnds, because its worker may have taken
+// TestJoinedPromptsEndWithRunOfEarlierRelease, because its worker may have taken
 // over the run.
-func TestJoinedPromptsFollowAPromptWhoseRunAnEarlierReleaseEnds(t *testing.T) {
+func TestJoinedPromptsEndWithRunOfEarlierRelease(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

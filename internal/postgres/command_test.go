@@ -61,7 +61,7 @@ func (b *harness) look(t *testing.T) session.Look {
 	return look
 }
 
-func TestACommandIsKeptUntilATransitionEndsIt(t *testing.T) {
+func TestCommandIsPendingUntilTransition(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -99,7 +99,7 @@ func TestACommandIsKeptUntilATransitionEndsIt(t *testing.T) {
 }
 
 // A workflow that has read a command executes it only if it is still pending.
-func TestASupersededCommandIsNotCarriedOut(t *testing.T) {
+func TestSupersededCommandIsNotApplied(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -314,7 +314,7 @@ func TestSignalsAreBounded(t *testing.T) {
 	require.True(t, b.command(t, session.CommandStop).Notify)
 }
 
-func TestALookNamesTheFirstPrompts(t *testing.T) {
+func TestSessionLookListsFirstPrompts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var first string
@@ -329,7 +329,7 @@ func TestALookNamesTheFirstPrompts(t *testing.T) {
 	require.Equal(t, first, look.Waiting[0].ID)
 }
 
-func TestCommandsThatNoWorkflowHasReadAreFound(t *testing.T) {
+func TestUnreadCommandsAreFound(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -366,7 +366,7 @@ func TestEndedCommandsAreBounded(t *testing.T) {
 
 // A workflow that announced its completion may not have completed: any later write shows that it is
 // open.
-func TestWhatAWorkflowRecordsShowsThatItIsOpen(t *testing.T) {
+func TestWorkflowRecordsMarkItOpen(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	loaded := func() bool {
@@ -398,7 +398,7 @@ func (b *harness) number(t *testing.T, query string) (n int64) {
 }
 
 // A changed setting is not a command: if its signal is lost, no pending command causes another one.
-func TestASignalThatIsNotAnsweredIsFound(t *testing.T) {
+func TestUnansweredSignalIsFound(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

@@ -13,9 +13,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestADeadlineIsAnnouncedWhenItIsNear with the time that the session shows, and only while the
+// TestApproachingDeadlineIsAnnounced with the time that the session shows, and only while the
 // session is idle.
-func TestADeadlineIsAnnouncedWhenItIsNear(t *testing.T) {
+func TestApproachingDeadlineIsAnnounced(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

@@ -22,10 +22,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestAFrameIsWrittenOnceByProcessesThatRepeatIt has two processes append the same frames in
+// TestConcurrentlyRepeatedFrameIsWrittenOnce has two processes append the same frames in
 // batches of different sizes, and a third one with an old token, while connections are terminated
 // at random, within transactions and between commit and response.
-func TestAFrameIsWrittenOnceByProcessesThatRepeatIt(t *testing.T) {
+func TestConcurrentlyRepeatedFrameIsWrittenOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -169,9 +169,9 @@ func TestEventsKeepTheirRunAndConversation(t *testing.T) {
 // eventsAsText returns every event of a database, with the columns of earlier releases.
 const eventsAsText = `SELECT coalesce(string_agg(concat_ws(' ', session_id, seq, type, conversation_id, run_id, at, data::text), E'\n' ORDER BY session_id, seq), '') FROM events`
 
-// TestEventsAreMovedWhileTheReleaseBeforeWrites interrupts the copy while processes of the previous
+// TestEventsAreMovedWhilePreviousReleaseWrites interrupts the copy while processes of the previous
 // release, which only know the old table, write before, between and after its pieces.
-func TestEventsAreMovedWhileTheReleaseBeforeWrites(t *testing.T) {
+func TestEventsAreMovedWhilePreviousReleaseWrites(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.FileURL(t, "testdata/schema6.sql")
 	b := &harness{DB: postgrestest.Open(t, url), url: url, ctx: t.Context()}

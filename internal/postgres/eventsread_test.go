@@ -116,8 +116,8 @@ func TestAPageNamesTheRunAndTheConversationOfEachEvent(t *testing.T) {
 	}
 }
 
-// TestAnEventThatIsReadAllocatesNothing, since a reader that catches up may read a million of them.
-func TestAnEventThatIsReadAllocatesNothing(t *testing.T) { //nolint:paralleltest // allocations are counted
+// TestReadingEventAllocatesNothing, since a reader that catches up may read a million of them.
+func TestReadingEventAllocatesNothing(t *testing.T) { //nolint:paralleltest // allocations are counted
 	b := setup(t)
 	b.sql(t, `WITH s AS (UPDATE sessions SET last_seq = last_seq + 2000 WHERE id = $1 RETURNING no, last_seq)
 		INSERT INTO event_log (session_no, seq, at, run_no, conversation_no, type, data)

@@ -84,9 +84,9 @@ func TestWordsAreCommittedInOneRoundTrip(t *testing.T) {
 	}
 }
 
-// TestAWordOfABatchIsJudgedAlone mixes deltas that must not be written, or that need more than the
+// TestBatchedDeltasAreValidatedSeparately mixes deltas that must not be written, or that need more than the
 // single statement, into a batch of valid ones.
-func TestAWordOfABatchIsJudgedAlone(t *testing.T) {
+func TestBatchedDeltasAreValidatedSeparately(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	names := []string{"good", "old token", "old generation", "run of another session", "no session", "repeated", "partly repeated", "over", "closed block", "locked"}

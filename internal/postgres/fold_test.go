@@ -24,7 +24,7 @@ func TestADeltaIsReadWithoutDecodingIt(t *testing.T) { //nolint:paralleltest // 
 	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { readFoldDraft("ses_1", d) }), 1.0, "allocations: the id of the block")
 }
 
-func TestADeltaThatIsNotPlainIsDecoded(t *testing.T) {
+func TestDeltaWithEscapesIsDecoded(t *testing.T) {
 	t.Parallel()
 	for _, data := range []string{
 		`{"blockId":"a\u0062","delta":"x"}`, `{"blockId":"ab","delta":"\n"}`, `{"delta":"x","blockId":"ab"}`, ` {"blockId":"ab","delta":"x"}`,

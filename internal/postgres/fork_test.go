@@ -43,7 +43,7 @@ func (b *harness) spoken(t *testing.T) []string {
 	return texts
 }
 
-func TestAForkBeginsWhereItsSessionWas(t *testing.T) {
+func TestForkStartsAtBundleOfSession(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -234,7 +234,7 @@ func (b *harness) head(t *testing.T) string {
 	return head.ID
 }
 
-func TestAPurgeMayTakeForksWithIt(t *testing.T) {
+func TestPurgeMayIncludeForks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

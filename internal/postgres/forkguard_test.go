@@ -11,9 +11,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestAnEarlierReleaseTakesNoRunOfAFork attaches to runs like RunAttach and RunClaim of a program
+// TestEarlierReleaseClaimsNoRunOfFork attaches to runs like RunAttach and RunClaim of a program
 // that does not know forks.
-func TestAnEarlierReleaseTakesNoRunOfAFork(t *testing.T) {
+func TestEarlierReleaseClaimsNoRunOfFork(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

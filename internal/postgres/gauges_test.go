@@ -53,7 +53,7 @@ func TestSessionsAreCountedByStatusAndAgent(t *testing.T) {
 	require.Less(t, differences, int64(600))
 }
 
-func TestWhatIsUnfinishedIsCounted(t *testing.T) {
+func TestUnfinishedPromptsAreCounted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -83,7 +83,7 @@ func TestWhatIsUnfinishedIsCounted(t *testing.T) {
 	require.Nil(t, ended.Ended, "another call has ended the run")
 }
 
-func TestARequestIsKnownInWhatItHasStored(t *testing.T) {
+func TestRequestIDIsStored(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

@@ -49,7 +49,7 @@ func (b *harness) handsOver(t *testing.T, want string, wantDue bool) {
 	require.Equal(t, wantDue, due)
 }
 
-func TestAForkWithAnotherAgentIsHandedTheConversation(t *testing.T) {
+func TestForkWithAnotherAgentGetsConversation(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, err := b.SessionPatch(b.ctx, b.id, session.Patch{Options: &session.Options{Model: "theirs", Permissions: "ask"}})
@@ -123,7 +123,7 @@ func (b *harness) base(t *testing.T) string {
 	return items[len(items)-1].ID
 }
 
-func TestAForkWithAnotherAgentIsHandedTheConversationAgainAfterARevert(t *testing.T) {
+func TestForkWithAnotherAgentGetsConversationAfterRevert(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

@@ -114,8 +114,8 @@ func TestAnAttendantClaimsNothingWhileTheQueueIsHeld(t *testing.T) {
 	require.Equal(t, "second", b.claimFor(t, "a1").Start.Prompt.ID)
 }
 
-// TestNoPromptWakesASessionWhoseQueueIsHeld, nor starts a lazy one, but a command does.
-func TestNoPromptWakesASessionWhoseQueueIsHeld(t *testing.T) {
+// TestPromptDoesNotWakeSessionWithHeldQueue, nor starts a lazy one, but a command does.
+func TestPromptDoesNotWakeSessionWithHeldQueue(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.holdQueue(t, "")
@@ -141,8 +141,8 @@ func TestNoPromptWakesASessionWhoseQueueIsHeld(t *testing.T) {
 	requireCode(t, failure.QueueHeld, other.GenerationReserve(b.ctx, other.id, 2, "im-1"))
 }
 
-// TestAHoldIsIdempotent checks that a repeated hold changes nothing but the reason.
-func TestAHoldIsIdempotent(t *testing.T) {
+// TestHoldIsIdempotent checks that a repeated hold changes nothing but the reason.
+func TestHoldIsIdempotent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.Nil(t, b.release(t), "it is not held")
@@ -204,8 +204,8 @@ func TestAReaderKnowsTheQueueAfterAHold(t *testing.T) {
 	require.True(t, queueOf(t, events[len(events)-1]).Held, "every event of the queue has it")
 }
 
-// TestClaimsThatRaceWithAHold checks that no claim is granted after the response to the hold.
-func TestClaimsThatRaceWithAHold(t *testing.T) {
+// TestClaimsRacingWithHold checks that no claim is granted after the response to the hold.
+func TestClaimsRacingWithHold(t *testing.T) {
 	t.Parallel()
 	shared := setup(t)
 	for range 20 {

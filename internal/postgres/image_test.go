@@ -27,7 +27,7 @@ func (b *harness) counts(t *testing.T, age time.Duration) image.Counts {
 	return counts
 }
 
-func TestAnIntentThatStaysIsCountedAsHiddenImage(t *testing.T) {
+func TestStaleImageIntentIsCountedAsHidden(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	made, failed := b.intent(t), b.intent(t)
@@ -42,7 +42,7 @@ func TestAnIntentThatStaysIsCountedAsHiddenImage(t *testing.T) {
 	require.EqualValues(t, 1, forgotten)
 }
 
-func TestTheImageOfAnEndedSandboxIsUnneededUnlessABundleHasIt(t *testing.T) {
+func TestExitImageIsUnneededWithoutBundle(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -95,7 +95,7 @@ func TestTheImageOfAnEndedSandboxIsUnneededUnlessABundleHasIt(t *testing.T) {
 	require.Zero(t, b.counts(t, 0).Exits)
 }
 
-func TestOnlyListedImagesThatNothingKnowsOfAreStray(t *testing.T) {
+func TestOnlyUnreferencedListedImagesAreStray(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -139,7 +139,7 @@ func TestOnlyListedImagesThatNothingKnowsOfAreStray(t *testing.T) {
 	require.Equal(t, []string{"im-stray"}, b.condemned(t))
 }
 
-func TestABaseImageIsDeletedOnlyWhenNothingUsesIt(t *testing.T) {
+func TestOnlyUnusedBaseImageIsDeleted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	use := func(name, id string) bool {

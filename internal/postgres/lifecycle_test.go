@@ -36,7 +36,7 @@ func lifecycleTypes(page lifecycle.Page) (types []lifecycle.Type) {
 	return types
 }
 
-func TestTheLifeOfASessionIsInLifecycleEvents(t *testing.T) {
+func TestLifecycleEventsCoverSession(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -83,7 +83,7 @@ func TestTheLifeOfASessionIsInLifecycleEvents(t *testing.T) {
 	require.Equal(t, next.Position, future.Newest)
 }
 
-func TestASessionThatHasNothingToDoIsIdleOnce(t *testing.T) {
+func TestIdleSessionIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

@@ -48,9 +48,9 @@ func (s listed) matches(t *testing.T, f listing.Filter) bool {
 		(f.CreatedSince.IsZero() || !s.Created.Before(f.CreatedSince)) && (f.CreatedBefore.IsZero() || s.Created.Before(f.CreatedBefore))
 }
 
-// TestEveryListIsWhatItsFiltersSay compares lists of many sessions, page by page, with a filter in
+// TestListsMatchFilters compares lists of many sessions, page by page, with a filter in
 // the test, and checks that each statement's plan uses the intended index.
-func TestEveryListIsWhatItsFiltersSay(t *testing.T) {
+func TestListsMatchFilters(t *testing.T) {
 	t.Parallel()
 	const n = 20000
 	url := postgrestest.URL(t)
@@ -122,9 +122,9 @@ func TestEveryListIsWhatItsFiltersSay(t *testing.T) {
 	}
 }
 
-// TestAListEndsThoughItsPagesAreShort: if no index finds the few matches among very many sessions,
+// TestListEndsDespiteShortPages: if no index finds the few matches among very many sessions,
 // pages are short.
-func TestAListEndsThoughItsPagesAreShort(t *testing.T) {
+func TestListEndsDespiteShortPages(t *testing.T) {
 	t.Parallel()
 	const n = 20000
 	url := postgrestest.URL(t)
@@ -360,9 +360,9 @@ func TestAListReadsABoundedNumberOfPages(t *testing.T) {
 	}
 }
 
-// TestASearchLooksForEveryWordWithABoundedNumberOfTrigrams: each trigram costs a list of all titles
+// TestSearchUsesBoundedNumberOfTrigrams: each trigram costs a list of all titles
 // that contain it, and each word that is not looked up leaves more titles to compare.
-func TestASearchLooksForEveryWordWithABoundedNumberOfTrigrams(t *testing.T) {
+func TestSearchUsesBoundedNumberOfTrigrams(t *testing.T) {
 	t.Parallel()
 	for words, want := range map[string]string{
 		"":                                     "",

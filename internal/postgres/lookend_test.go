@@ -11,9 +11,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestTheEndOfARunSaysWhatWaits checks that RunEnd returns prompts and commands that were submitted
+// TestRunEndReportsPendingWork checks that RunEnd returns prompts and commands that were submitted
 // during a run, like SessionLook, and that the abort of the run has ended by then.
-func TestTheEndOfARunSaysWhatWaits(t *testing.T) {
+func TestRunEndReportsPendingWork(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

@@ -117,7 +117,7 @@ func (b *harness) count(t *testing.T, from string) (n int) {
 	return n
 }
 
-func TestALostNotificationIsFoundByPolling(t *testing.T) {
+func TestPollingFindsLostNotification(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	f := eventlog.NewFollower(b.DB, eventlog.FollowerOptions{Poll: 20 * time.Millisecond})

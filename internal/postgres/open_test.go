@@ -79,7 +79,7 @@ func TestAnInstallationHasOneID(t *testing.T) {
 	require.NotEqual(t, first, id)
 }
 
-func TestAPostgresThatIsAwayIsUnavailable(t *testing.T) {
+func TestUnreachablePostgresIsUnavailable(t *testing.T) {
 	t.Parallel()
 	const address = "127.0.0.1:1" // a port that is never assigned
 	db, err := postgres.Open(t.Context(), "postgres://u:secret@"+address+"/d?sslmode=disable", postgres.Options{ConnectTimeout: time.Second})
@@ -100,7 +100,7 @@ func TestAPostgresThatIsAwayIsUnavailable(t *testing.T) {
 	require.NotContains(t, err.Error(), "secret")
 }
 
-func TestACallerThatCancelsSeesItsOwnReason(t *testing.T) {
+func TestCanceledCallerGetsItsCause(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -49,10 +49,10 @@ func (b *harness) opened(t *testing.T) session.Loaded {
 	return loaded
 }
 
-// TestAQuestionOutlivesItsSandbox checks that the session sleeps with its run open, that one answer
+// TestQuestionSurvivesItsSandbox checks that the session sleeps with its run open, that one answer
 // is accepted and signalled to the workflow, and that the run continues in the next sandbox as its
 // next part, with consecutive frame numbers.
-func TestAQuestionOutlivesItsSandbox(t *testing.T) {
+func TestQuestionSurvivesItsSandbox(t *testing.T) {
 	t.Parallel()
 	b, runID := asleepAsking(t, time.Hour, permission)
 	s, err := b.SessionGet(b.ctx, b.id)
@@ -104,8 +104,8 @@ func TestAQuestionOutlivesItsSandbox(t *testing.T) {
 	require.Equal(t, run.Continuation{Over: true}, over)
 }
 
-// TestAnUnansweredQuestionExpiresInItsSleep when its run continues, and not before its time.
-func TestAnUnansweredQuestionExpiresInItsSleep(t *testing.T) {
+// TestUnansweredQuestionExpiresDuringHibernation when its run continues, and not before its time.
+func TestUnansweredQuestionExpiresDuringHibernation(t *testing.T) {
 	t.Parallel()
 	b, run := asleepAsking(t, time.Hour, permission, inquiry)
 	_, err := b.QuestionAnswer(b.ctx, b.id, b.questions(t)[1].ID, question.Answer{Decision: question.Once})
@@ -125,10 +125,10 @@ func TestAnUnansweredQuestionExpiresInItsSleep(t *testing.T) {
 	require.Equal(t, question.Expired, b.questions(t)[0].Status)
 }
 
-// TestARunIsParkedWhileNothingElseHappens: not while an answer is being delivered, a command
+// TestIdleRunWithOpenQuestionIsParked: not while an answer is being delivered, a command
 // interrupts it, or a call that no question concerns is running; and not by an attempt that has
 // been replaced. A run that is not parked keeps its session awake.
-func TestARunIsParkedWhileNothingElseHappens(t *testing.T) {
+func TestIdleRunWithOpenQuestionIsParked(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]func(t *testing.T, b *harness, run string){
 		"an answer": func(t *testing.T, b *harness, _ string) {
@@ -209,9 +209,9 @@ func TestCommandsOfAParkedSessionAreSignalled(t *testing.T) {
 	require.Empty(t, unclaimed, "it waits for the answer")
 }
 
-// TestTheUsageOfAParkedRunIsThatOfAllParts: each part adds its newest report and the calls that
+// TestUsageOfParkedRunIncludesAllParts: each part adds its newest report and the calls that
 // ended in it.
-func TestTheUsageOfAParkedRunIsThatOfAllParts(t *testing.T) {
+func TestUsageOfParkedRunIncludesAllParts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		reports [2][]string // for each of the parked parts

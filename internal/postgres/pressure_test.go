@@ -158,7 +158,7 @@ func TestTheWaitForALockedSessionIsBounded(t *testing.T) {
 	requireCode(t, failure.NoSession, err)
 }
 
-func TestOnlySoManyCallsWaitForOneSession(t *testing.T) {
+func TestWaitersPerSessionAreBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	held, letGo := make(chan struct{}), make(chan struct{})
@@ -195,7 +195,7 @@ func TestOnlySoManyCallsWaitForOneSession(t *testing.T) {
 func TestHelperThatHoldsASession(t *testing.T) { //nolint:paralleltest // a separate process
 	address, id := os.Getenv("POSTGRES_TEST_URL"), os.Getenv("POSTGRES_TEST_SESSION")
 	if address == "" {
-		t.Skip("it is run by TestAProcessThatFreezesInATransactionReleasesItsSession")
+		t.Skip("it is run by TestProcessFrozenInTransactionReleasesSession")
 	}
 	db, err := postgres.Open(t.Context(), address, postgres.Options{IdleInTransactionTimeout: time.Second})
 	require.NoError(t, err)
@@ -208,7 +208,7 @@ func TestHelperThatHoldsASession(t *testing.T) { //nolint:paralleltest // a sepa
 	require.NoError(t, err)
 }
 
-func TestAProcessThatFreezesInATransactionReleasesItsSession(t *testing.T) {
+func TestProcessFrozenInTransactionReleasesSession(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	self, err := os.Executable()
@@ -328,7 +328,7 @@ func TestEveryCallEndsWhilePostgresIsFrozen(t *testing.T) {
 	requireBounded(t, db, b.id, thaw)
 }
 
-func TestEveryCallEndsWhenPostgresVanishesWithoutAReset(t *testing.T) {
+func TestCallsEndWhenPostgresDisappearsWithoutReset(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.StartServer(t, shortDir(t))
 	b := &harness{url: server.URL(t), ctx: t.Context()}
@@ -450,7 +450,7 @@ func (p *proxy) serve(ctx context.Context, client net.Conn) {
 	}
 }
 
-func TestConnectionsBreakWithoutAnAnswer(t *testing.T) {
+func TestConnectionsLostBeforeResponse(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.StartServer(t, shortDir(t))
 	proxy := startProxy(t, server.Socket())

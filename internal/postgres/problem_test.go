@@ -40,7 +40,7 @@ func TestRefusedConnectionsAreInTheLog(t *testing.T) {
 	requireCode(t, failure.NoSession, b.NetworkRecord(t.Context(), "ses_none", run, []session.Refusal{{}}))
 }
 
-func TestARunHasAtMostAHundredNetworkEventsWhateverItsAttempts(t *testing.T) {
+func TestNetworkEventsOfRunAreBoundedAcrossAttempts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	count := func(run string) (n int) {

@@ -19,7 +19,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
-func TestASubmitTwiceIsOnePrompt(t *testing.T) {
+func TestRepeatedSubmitIsOnePrompt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := session.Prompt{ID: "mine", SessionID: b.id, Content: "hi", Author: "ann"}
@@ -115,7 +115,7 @@ func TestTheQueueIsReported(t *testing.T) {
 	requireCode(t, failure.NoSession, err)
 }
 
-func TestOrdinalsAreNotGivenTwice(t *testing.T) {
+func TestOrdinalsAreUnique(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var all sync.WaitGroup
@@ -220,7 +220,7 @@ func TestPromptsOfASessionInErrorAreBlocked(t *testing.T) {
 	b.submit(t, "later")
 }
 
-func TestAPromptThatCannotBeStoredIsRefused(t *testing.T) {
+func TestUnstorablePromptIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, content := range []string{"a\x00b", "\xff"} {
@@ -275,7 +275,7 @@ func TestCancelEndsTheRunningPromptToo(t *testing.T) {
 	require.ErrorIs(t, b.appendOne(t, eventlog.Append{SessionID: b.id, RunID: run, Generation: 1, Token: "t1"}), eventlog.ErrFenced)
 }
 
-func TestAFaultDoesNotShowTheDriver(t *testing.T) {
+func TestErrorsHideDriverDetails(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, _, _, err := b.PromptSubmit(b.ctx, session.Prompt{ID: "p", SessionID: b.id, Content: "a\x00b"})

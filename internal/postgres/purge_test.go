@@ -110,8 +110,8 @@ func (b *harness) plant(t *testing.T) {
 	}
 }
 
-// TestAPurgedSessionIsNowhere plants words in a session and in another one, which stays.
-func TestAPurgedSessionIsNowhere(t *testing.T) {
+// TestPurgeErasesSessionEverywhere plants words in a session and in another one, which stays.
+func TestPurgeErasesSessionEverywhere(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.webhook(t, lifecycle.Filter{})
@@ -192,9 +192,9 @@ func TestAPurgedSessionIsNowhere(t *testing.T) {
 	require.NotEmpty(t, b.events(t))
 }
 
-// TestEveryTableIsPurgedOrHasNothingOfASession: a new table must be purged, or be listed here with
+// TestEveryTableWithSessionDataIsPurged: a new table must be purged, or be listed here with
 // the reason.
-func TestEveryTableIsPurgedOrHasNothingOfASession(t *testing.T) {
+func TestEveryTableWithSessionDataIsPurged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	exempt := map[string]string{
@@ -236,8 +236,8 @@ func TestEveryTableIsPurgedOrHasNothingOfASession(t *testing.T) {
 	}
 }
 
-// TestAPurgeContinuesWhereItWasInterrupted terminates connections of a purge at random.
-func TestAPurgeContinuesWhereItWasInterrupted(t *testing.T) {
+// TestInterruptedPurgeIsResumed terminates connections of a purge at random.
+func TestInterruptedPurgeIsResumed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.plant(t)
@@ -394,9 +394,9 @@ func TestAPurgeOnlyAdvances(t *testing.T) {
 	require.False(t, query[bool](b.ctx, t, b.url, "SELECT erased_at IS NULL FROM purges WHERE session_id = $1", id))
 }
 
-// TestAnImageThatIsRecordedAfterAPurgeIsDeleted: one worker makes images of a session while another
+// TestImageRecordedAfterPurgeIsDeleted: one worker makes images of a session while another
 // one erases it.
-func TestAnImageThatIsRecordedAfterAPurgeIsDeleted(t *testing.T) {
+func TestImageRecordedAfterPurgeIsDeleted(t *testing.T) {
 	t.Parallel()
 	records := map[string]func(b *harness, intent image.Intent) error{
 		"made": func(b *harness, intent image.Intent) error { return b.SnapshotMade(b.ctx, intent, "im-late") },
@@ -430,9 +430,9 @@ func TestAnImageThatIsRecordedAfterAPurgeIsDeleted(t *testing.T) {
 	}
 }
 
-// TestAPurgeDoesNotForgetAnImageThatIsRecordedMeanwhile: a late worker records images while the
+// TestPurgeKeepsConcurrentlyRecordedImage: a late worker records images while the
 // last rows of a session are deleted, after the purge has found that none remains.
-func TestAPurgeDoesNotForgetAnImageThatIsRecordedMeanwhile(t *testing.T) {
+func TestPurgeKeepsConcurrentlyRecordedImage(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -488,8 +488,8 @@ func TestASnapshotIsRecordedWhileItsSessionIsDeleted(t *testing.T) {
 	require.Equal(t, []string{"im-late"}, b.condemned(t))
 }
 
-// TestAWorkflowThatBeginsAfterAPurgeIsErased: a process that was frozen signals the workflow of a session whose row is deleted.
-func TestAWorkflowThatBeginsAfterAPurgeIsErased(t *testing.T) {
+// TestWorkflowStartedAfterPurgeIsErased: a process that was frozen signals the workflow of a session whose row is deleted.
+func TestWorkflowStartedAfterPurgeIsErased(t *testing.T) {
 	t.Parallel()
 	for _, state := range []purge.State{purge.Checking, purge.Erased} {
 		t.Run(string(state), func(t *testing.T) {

@@ -130,7 +130,7 @@ func TestAnAnswerMustFitItsQuestion(t *testing.T) {
 	requireCode(t, failure.NoQuestion, err)
 }
 
-func TestALateAnswerIsRefusedAndTheQuestionExpires(t *testing.T) {
+func TestLateAnswerIsRefusedAndQuestionExpires(t *testing.T) {
 	t.Parallel()
 	b, run, _ := asking(t, -time.Second, permission)
 	q := b.questions(t)[0]
@@ -154,7 +154,7 @@ func TestAQuestionDoesNotExpireEarly(t *testing.T) {
 	require.Equal(t, question.Open, got.Status)
 }
 
-func TestTheAgentGivesAQuestionUp(t *testing.T) {
+func TestAgentWithdrawsQuestion(t *testing.T) {
 	t.Parallel()
 	b, run, add := asking(t, time.Hour, permission, inquiry)
 	answered := b.questions(t)[1]
@@ -188,9 +188,9 @@ func TestAQuestionEndsWithItsTurn(t *testing.T) {
 	requireCode(t, failure.Cancelled, err)
 }
 
-// TestAnAttemptThatIsOvertakenReportsNothing: its writes to the link may not have arrived, so the
+// TestDisplacedAttemptReportsNothing: its writes to the link may not have arrived, so the
 // next attempt must find the answer to send, and may find one that was already sent.
-func TestAnAttemptThatIsOvertakenReportsNothing(t *testing.T) {
+func TestDisplacedAttemptReportsNothing(t *testing.T) {
 	t.Parallel()
 	b, runID, _ := asking(t, time.Hour, permission)
 	q := b.questions(t)[0]
@@ -211,7 +211,7 @@ func TestAnAttemptThatIsOvertakenReportsNothing(t *testing.T) {
 	require.Len(t, pending, 1)
 }
 
-func TestWhatPolicyDecidesIsKeptForTheNextAttemptAndNeverShown(t *testing.T) {
+func TestPolicyDecisionsAreStoredButNotListed(t *testing.T) {
 	t.Parallel()
 	b, run, add := asking(t, time.Hour)
 	position := b.position(t)

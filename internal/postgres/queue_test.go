@@ -60,8 +60,8 @@ func TestAQueuedPromptIsReplaced(t *testing.T) {
 	requireCode(t, failure.NoPrompt, err)
 }
 
-// TestATitleThatAPersonGaveOutlivesAReplacement, even if it equals that of the prompt.
-func TestATitleThatAPersonGaveOutlivesAReplacement(t *testing.T) {
+// TestTitleOfPersonSurvivesPromptReplacement, even if it equals that of the prompt.
+func TestTitleOfPersonSurvivesPromptReplacement(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	title := "the beginning"
@@ -73,7 +73,7 @@ func TestATitleThatAPersonGaveOutlivesAReplacement(t *testing.T) {
 	require.Equal(t, []string{"prompt", "queue"}, b.types(t, b.position(t)-2))
 }
 
-func TestAPromotedPromptIsNext(t *testing.T) {
+func TestPromotedPromptRunsNext(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -129,9 +129,9 @@ func TestALongQueueIsCleared(t *testing.T) {
 	requireCode(t, failure.NoSession, err)
 }
 
-// TestClaimsThatRaceWithChangesOfTheQueue checks that a claim gets the replaced content or the
+// TestClaimsRacingWithQueueChanges checks that a claim gets the replaced content or the
 // replacement is refused, and that a cleared prompt never starts.
-func TestClaimsThatRaceWithChangesOfTheQueue(t *testing.T) {
+func TestClaimsRacingWithQueueChanges(t *testing.T) {
 	t.Parallel()
 	shared := setup(t)
 	for i := range 20 {

@@ -102,7 +102,7 @@ func TestChecksDoNotPileUpWhilePostgresIsFrozen(t *testing.T) {
 	require.Eventually(t, func() bool { return db.Ready(t.Context()) == nil }, waitLimit, 20*time.Millisecond)
 }
 
-func TestASchemaOfAnotherVersionIsRefused(t *testing.T) {
+func TestSchemaOfAnotherVersionIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.NoError(t, b.SchemaCheck(t.Context()))
@@ -129,9 +129,9 @@ func TestASchemaOfAnotherVersionIsRefused(t *testing.T) {
 	require.ErrorContains(t, empty.SchemaCheck(t.Context()), "too old")
 }
 
-// TestAMigrationThatWaitsForABackupLetsOthersPass locks a table like pg_dump. A migration that
+// TestMigrationWaitingForBackupDoesNotBlockOthers locks a table like pg_dump. A migration that
 // waited for it without a limit would block every later statement.
-func TestAMigrationThatWaitsForABackupLetsOthersPass(t *testing.T) {
+func TestMigrationWaitingForBackupDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.sql(t, "ALTER TABLE runs DROP COLUMN losses, DROP COLUMN losses_frame, DROP COLUMN doing")

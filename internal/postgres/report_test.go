@@ -25,9 +25,9 @@ func (b *harness) report(t *testing.T, run string, frame int64, events ...eventl
 	require.NoError(t, b.appendOne(t, eventlog.Append{SessionID: b.id, RunID: run, Generation: 1, Token: "t1", LastFrame: frame, Events: events}))
 }
 
-// TestTheNewestReportsAreKept: the last git state, and all changes of the pull request, each
+// TestNewestReportsAreKept: the last git state, and all changes of the pull request, each
 // applied once.
-func TestTheNewestReportsAreKept(t *testing.T) {
+func TestNewestReportsAreKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

@@ -76,7 +76,7 @@ func TestAPromptOfUnknownOutcomeBlocksNoOtherAndIsResolved(t *testing.T) {
 	require.Zero(t, counts())
 }
 
-func TestARetryNeedsASessionThatServesPrompts(t *testing.T) {
+func TestRetryRequiresActiveSession(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

@@ -111,7 +111,7 @@ func TestASessionIsRevertedToABundle(t *testing.T) {
 	require.Equal(t, s.Head, again.BundleID)
 }
 
-func TestARevertNamesItsPoint(t *testing.T) {
+func TestRevertEventNamesTarget(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

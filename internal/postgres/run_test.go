@@ -16,7 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
-func TestOneRunGetsAPrompt(t *testing.T) {
+func TestPromptIsClaimedByOneRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -67,7 +67,7 @@ func TestOneRunGetsAPrompt(t *testing.T) {
 	requireCode(t, failure.NoSession, err)
 }
 
-func TestAnOldGenerationBeginsAndAttachesNothing(t *testing.T) {
+func TestOldGenerationIsFenced(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -90,7 +90,7 @@ func TestAnOldGenerationBeginsAndAttachesNothing(t *testing.T) {
 	require.ErrorIs(t, b.appendOne(t, a), eventlog.ErrFenced)
 }
 
-func TestAnOlderAttemptNeverTakesTheRun(t *testing.T) {
+func TestOlderAttemptIsFenced(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -120,7 +120,7 @@ func TestAnOlderAttemptNeverTakesTheRun(t *testing.T) {
 	requireCode(t, failure.IllegalState, attach("newest", 3, 1))
 }
 
-func TestAnAttemptTakesTheRunOver(t *testing.T) {
+func TestNewAttemptTakesOverRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -201,7 +201,7 @@ func TestARunKeepsItsFirstOutcome(t *testing.T) {
 	require.ErrorIs(t, b.appendOne(t, eventlog.Append{SessionID: b.id, RunID: runID, Generation: 1}), eventlog.ErrFenced)
 }
 
-func TestARunThatNeverReachedTheAgentGivesItsPromptBack(t *testing.T) {
+func TestUndeliveredRunReturnsPrompt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -283,7 +283,7 @@ func TestALostRunEndsAndItsPromptIsQueuedAgain(t *testing.T) {
 	require.Equal(t, again, loaded.Processing.RunID)
 }
 
-func TestALostRunThatIsToBeAbortedIsNotQueuedAgain(t *testing.T) {
+func TestAbortedLostRunIsNotRequeued(t *testing.T) {
 	t.Parallel()
 	for _, requeue := range []bool{true, false} {
 		b := setup(t)
@@ -303,9 +303,9 @@ func TestALostRunThatIsToBeAbortedIsNotQueuedAgain(t *testing.T) {
 	}
 }
 
-// TestAnAgentIsGivenAReceiptOnce with the first run that reaches it in the restored sandbox, and
+// TestReceiptIsDeliveredOnce with the first run that reaches it in the restored sandbox, and
 // only if the restore was incomplete.
-func TestAnAgentIsGivenAReceiptOnce(t *testing.T) {
+func TestReceiptIsDeliveredOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

@@ -155,7 +155,7 @@ func TestOneOfManyRunsOnAHeadIsAccepted(t *testing.T) {
 	require.Equal(t, one.ID, s.Fork.BundleID)
 }
 
-func TestARunAtABundleThatItsSessionHasLeftForks(t *testing.T) {
+func TestRunAtOlderBundleForks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -320,7 +320,7 @@ func (b *harness) loses(t *testing.T, promptID string) {
 	require.NoError(t, err)
 }
 
-func TestAWorkerOfTheReleaseBeforeClaimsARun(t *testing.T) {
+func TestWorkerOfPreviousReleaseClaimsRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

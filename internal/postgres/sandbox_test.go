@@ -17,7 +17,7 @@ func seen(id string, generation int64, status session.SandboxStatus) []session.S
 	return []session.SandboxSeen{{SandboxKey: session.SandboxKey{SessionID: id, Generation: generation}, Status: status}}
 }
 
-func TestHealthIsWrittenOnlyWhenItChanges(t *testing.T) {
+func TestOnlyHealthChangesAreWritten(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.reserve(t, 1)
@@ -71,7 +71,7 @@ func TestSandboxesAreListedInPages(t *testing.T) {
 	require.Empty(t, abandoned, "it is young")
 }
 
-func TestAGenerationIsReservedBeforeItsSandboxIsMade(t *testing.T) {
+func TestGenerationIsReservedBeforeCreate(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	requireCode(t, failure.IllegalState, b.SandboxRecord(b.ctx, b.id, 0, "sb", session.SandboxStarting, time.Now()))

@@ -17,7 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-func TestTranscriptsAreSealedAtRestAndSealedAgainWithANewKey(t *testing.T) {
+func TestTranscriptsAreEncryptedAndReencrypted(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.URL(t)
 	first, second := bytes.Repeat([]byte{1}, secret.KeyBytes), bytes.Repeat([]byte{2}, secret.KeyBytes)
@@ -98,7 +98,7 @@ func TestTranscriptsAreSealedAtRestAndSealedAgainWithANewKey(t *testing.T) {
 	require.ErrorContains(t, err, "transcript c")
 }
 
-func TestTheStateOfATurnIsSealedAtRestAndGoneAtItsEnd(t *testing.T) {
+func TestTurnStateIsEncryptedAndDeletedAtEnd(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first, second := bytes.Repeat([]byte{1}, secret.KeyBytes), bytes.Repeat([]byte{2}, secret.KeyBytes)

@@ -16,7 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestASessionComesBackAsItWasMade(t *testing.T) {
+func TestSessionRoundTrip(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	want := session.Session{
@@ -40,7 +40,7 @@ func TestASessionComesBackAsItWasMade(t *testing.T) {
 	requireCode(t, failure.NoSession, err)
 }
 
-func TestASessionMayStartWithAPrompt(t *testing.T) {
+func TestSessionStartsWithPrompt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := session.NewID(session.SessionPrefix)
@@ -184,7 +184,7 @@ func TestSessionsAreFoundByTitleOrID(t *testing.T) {
 	require.Equal(t, b.id, items[0].ID)
 }
 
-func TestAPatchChangesWhatIsGiven(t *testing.T) {
+func TestPatchChangesOnlyGivenFields(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s, err := b.SessionPatch(b.ctx, b.id, session.Patch{Title: new("new title")})
@@ -208,7 +208,7 @@ func TestAPatchChangesWhatIsGiven(t *testing.T) {
 	requireCode(t, failure.Invalid, err)
 }
 
-func TestOpenReturnsWhatIsUnderWay(t *testing.T) {
+func TestOpenReturnsWorkInProgress(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -232,7 +232,7 @@ func TestOpenReturnsWhatIsUnderWay(t *testing.T) {
 	requireCode(t, failure.NoSession, err)
 }
 
-func TestAWorkspaceIsChangedBeforeItsFirstSandboxAndInError(t *testing.T) {
+func TestWorkspaceIsChangeableBeforeFirstSandboxAndInError(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	patch := func(ws session.Workspace) error {
@@ -304,7 +304,7 @@ func TestEveryChangeOfSettingsIsAnEvent(t *testing.T) {
 	}
 }
 
-func TestASessionSaysWhatItIsDoing(t *testing.T) {
+func TestSessionReportsActivity(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	doing := func() session.Activity {
@@ -358,8 +358,8 @@ func TestARefusedCreationDoesNotUseItsKeyUp(t *testing.T) {
 	require.Equal(t, first.ID, again.ID)
 }
 
-// TestAWorkflowLearnsOnlyTitlesThatPeopleGave, since content of prompts must not reach Temporal.
-func TestAWorkflowLearnsOnlyTitlesThatPeopleGave(t *testing.T) {
+// TestWorkflowGetsOnlyTitlesOfPeople, since content of prompts must not reach Temporal.
+func TestWorkflowGetsOnlyTitlesOfPeople(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	given := func() string {

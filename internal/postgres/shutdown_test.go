@@ -10,9 +10,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestARunThatAShutdownInterrupts ends with that reason, and its prompt runs again only if that is
+// TestRunInterruptedByShutdown ends with that reason, and its prompt runs again only if that is
 // its policy for an unknown outcome.
-func TestARunThatAShutdownInterrupts(t *testing.T) {
+func TestRunInterruptedByShutdown(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	stop := func(c *session.Command) { c.Force, c.Reason = true, session.ReasonShutdown }
@@ -75,7 +75,7 @@ func TestARunThatAShutdownInterrupts(t *testing.T) {
 	}
 }
 
-func TestSessionsThatAreAwakeAreListed(t *testing.T) {
+func TestAwakeSessionsAreListed(t *testing.T) {
 	t.Parallel()
 	b := setup(t) // initializing
 	asleep := &harness{DB: b.DB, url: b.url, ctx: b.ctx}

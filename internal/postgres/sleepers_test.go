@@ -14,10 +14,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestWhatIsAskedPeriodicallyReadsNoSleepers checks that the statements that every worker runs
+// TestPeriodicQueriesSkipHibernatedSessions checks that the statements that every worker runs
 // every few seconds read no rows of sleeping or terminated sessions. It counts the rows that the
 // server has read.
-func TestWhatIsAskedPeriodicallyReadsNoSleepers(t *testing.T) {
+func TestPeriodicQueriesSkipHibernatedSessions(t *testing.T) {
 	t.Parallel()
 	const n = 5000
 	url := postgrestest.URL(t)

@@ -19,9 +19,9 @@ func (b *harness) steer(t *testing.T, id string) (stored session.Prompt, positio
 	return stored, position
 }
 
-// TestASteerInterruptsTheTurnAndGoesFirst checks that several of them cause one abort, and keep
+// TestSteerInterruptsTurnAndRunsNext checks that several of them cause one abort, and keep
 // their order.
-func TestASteerInterruptsTheTurnAndGoesFirst(t *testing.T) {
+func TestSteerInterruptsTurnAndRunsNext(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -56,8 +56,8 @@ func TestASteerInterruptsTheTurnAndGoesFirst(t *testing.T) {
 	require.True(t, b.claim(t, "s1").Granted)
 }
 
-// TestASteerComesTooLateToInterrupt checks that a turn that has already ended keeps its outcome.
-func TestASteerComesTooLateToInterrupt(t *testing.T) {
+// TestLateSteerInterruptsNothing checks that a turn that has already ended keeps its outcome.
+func TestLateSteerInterruptsNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -95,8 +95,8 @@ func TestASteerInterruptsNothingWhileTheQueueIsHeld(t *testing.T) {
 	require.Equal(t, session.PromptQueued, b.prompt(t, second).Status)
 }
 
-// TestASteeredRunWhoseOutcomeIsLostDoesNotRunAgain, nor does one that never reached the agent.
-func TestASteeredRunWhoseOutcomeIsLostDoesNotRunAgain(t *testing.T) {
+// TestSteeredRunIsNotRepeatedAfterLoss, nor does one that never reached the agent.
+func TestSteeredRunIsNotRepeatedAfterLoss(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, b *harness, run string){
 		"lost": func(t *testing.T, b *harness, runID string) {
@@ -126,8 +126,8 @@ func TestASteeredRunWhoseOutcomeIsLostDoesNotRunAgain(t *testing.T) {
 	}
 }
 
-// TestASteerInterruptsARunThatIsParked, whose question then stays unanswered.
-func TestASteerInterruptsARunThatIsParked(t *testing.T) {
+// TestSteerInterruptsParkedRun, whose question then stays unanswered.
+func TestSteerInterruptsParkedRun(t *testing.T) {
 	t.Parallel()
 	b, runID := asleepAsking(t, time.Hour, permission)
 	b.opened(t)

@@ -105,9 +105,9 @@ func TestAPromptIsGivenToTheRunningTurn(t *testing.T) {
 	requireCode(t, failure.IllegalState, err)
 }
 
-// TestWhatHappensToPromptsOfATurnThatIsLost: a prompt that may have been written to the agent gets
+// TestPromptsOfLostTurn: a prompt that may have been written to the agent gets
 // the outcome of the run, unless it is known that the agent has not accepted it.
-func TestWhatHappensToPromptsOfATurnThatIsLost(t *testing.T) {
+func TestPromptsOfLostTurn(t *testing.T) {
 	t.Parallel()
 	joined := func(status string) []string { return []string{status, session.ReasonJoined, "first"} }
 	queued := []string{"queued", "", ""}
@@ -154,7 +154,7 @@ func TestWhatHappensToPromptsOfATurnThatIsLost(t *testing.T) {
 	}
 }
 
-func TestASteerInterruptsATurnThatTakesNone(t *testing.T) {
+func TestSteerInterruptsTurnWithoutSteering(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(t *testing.T, b *harness, run string, p *session.Prompt){
 		"an attempt of an earlier release": func(t *testing.T, b *harness, runID string, _ *session.Prompt) {
@@ -216,9 +216,9 @@ func (b *harness) takeOf(t *testing.T, runID string) (ids []string) {
 	return ids
 }
 
-// TestNothingIsGivenToATurn while its queue is held or a command is pending, or if the prompt was
+// TestTurnAcceptsNoPrompt while its queue is held or a command is pending, or if the prompt was
 // withdrawn.
-func TestNothingIsGivenToATurn(t *testing.T) {
+func TestTurnAcceptsNoPrompt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -240,9 +240,9 @@ func TestNothingIsGivenToATurn(t *testing.T) {
 	requireCode(t, failure.NotQueued, err)
 }
 
-// TestATurnThatAWorkerOfAnEarlierReleaseEnds checks prompts that were given to the turn, which that
+// TestTurnEndedByEarlierRelease checks prompts that were given to the turn, which that
 // release does not know.
-func TestATurnThatAWorkerOfAnEarlierReleaseEnds(t *testing.T) {
+func TestTurnEndedByEarlierRelease(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		policy session.OnUnknown

@@ -60,9 +60,9 @@ func TestATranscriptGrowsBySegments(t *testing.T) {
 	requireCode(t, failure.Invalid, add(b.segment(4, -1, "xx")))
 }
 
-// TestATranscriptIsTheFile resends random pieces of a growing file, like attempts that do not know
+// TestTranscriptMatchesFile resends random pieces of a growing file, like attempts that do not know
 // what is stored.
-func TestATranscriptIsTheFile(t *testing.T) {
+func TestTranscriptMatchesFile(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	rapid.Check(t, func(t *rapid.T) {

@@ -100,9 +100,9 @@ func TestSegmentsAreMerged(t *testing.T) {
 	require.Equal(t, len(file), query[int](b.ctx, t, b.url, "SELECT bytes FROM transcript_totals"))
 }
 
-// TestAMergeThatIsNotCommittedChangesNothing refuses the last segment of an append after the others
+// TestUncommittedMergeChangesNothing refuses the last segment of an append after the others
 // were merged.
-func TestAMergeThatIsNotCommittedChangesNothing(t *testing.T) {
+func TestUncommittedMergeChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var segments []transcript.Segment
@@ -157,8 +157,8 @@ func TestATranscriptIsReadWhileItIsMerged(t *testing.T) {
 	}
 }
 
-// TestRowsOfTheReleaseBeforeAreCounted appends like two releases during an upgrade.
-func TestRowsOfTheReleaseBeforeAreCounted(t *testing.T) {
+// TestRowsOfPreviousReleaseAreCounted appends like two releases during an upgrade.
+func TestRowsOfPreviousReleaseAreCounted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	storeSegments(b.ctx, t, b.url, b.id, "/old", 3)

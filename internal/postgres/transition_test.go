@@ -116,7 +116,7 @@ func TestIllegalTransitionsChangeNothing(t *testing.T) {
 	requireCode(t, failure.NoSession, b.TransitionRecord(b.ctx, step))
 }
 
-func TestNothingFollowsTheStatusThatEndsASession(t *testing.T) {
+func TestFinalStatusIsLastEvent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -169,7 +169,7 @@ func TestNothingFollowsTheStatusThatEndsASession(t *testing.T) {
 	require.Equal(t, session.Terminated, b.lastStatus(t).Status)
 }
 
-func TestTheCauseOfAnErrorIsKeptAsLongAsIt(t *testing.T) {
+func TestErrorCauseIsKeptUntilRecovery(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -186,10 +186,10 @@ func TestTheCauseOfAnErrorIsKeptAsLongAsIt(t *testing.T) {
 	require.Empty(t, cause())
 }
 
-// TestPromptsThatAreAcceptedDuringAStopAreCancelledInChunks: the transition to terminated ends
+// TestPromptsSubmittedDuringStopAreCancelledInChunks: the transition to terminated ends
 // them, in transactions of at most 200 like PromptsCancel, and its status is the session's last
 // event.
-func TestPromptsThatAreAcceptedDuringAStopAreCancelledInChunks(t *testing.T) {
+func TestPromptsSubmittedDuringStopAreCancelledInChunks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

@@ -31,10 +31,10 @@ import (
 // cost is the load of a call on Postgres.
 type cost struct{ Statements, RoundTrips int64 }
 
-// TestWhatATurnAsksOfPostgres counts the statements and round trips of the writes of a turn. Each
+// TestStatementsPerTurn counts the statements and round trips of the writes of a turn. Each
 // round trip wakes a process on both sides and delays the session's lock. If a change needs a
 // different number, change it here and explain it in the commit: every prompt pays for it.
-func TestWhatATurnAsksOfPostgres(t *testing.T) {
+func TestStatementsPerTurn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -129,8 +129,8 @@ func TestWhatATurnAsksOfPostgres(t *testing.T) {
 	}, costs)
 }
 
-// TestWhatSleepAndWakeAskOfPostgres counts the records that a hibernation and a wake wait for one after the other.
-func TestWhatSleepAndWakeAskOfPostgres(t *testing.T) {
+// TestStatementsPerHibernationAndWake counts the records that a hibernation and a wake wait for one after the other.
+func TestStatementsPerHibernationAndWake(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

@@ -108,7 +108,7 @@ func (b *harness) unclaimed(t *testing.T) []backlog.Unclaimed {
 	return slices.DeleteFunc(all, func(r backlog.Unclaimed) bool { return r.SessionID != b.id })
 }
 
-func TestOneSignalPerSessionAndNoMoreThanAsked(t *testing.T) {
+func TestOneSignalPerSessionUpToLimit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first := b.submit(t, "1")
@@ -133,9 +133,9 @@ func TestOneSignalPerSessionAndNoMoreThanAsked(t *testing.T) {
 	require.Equal(t, want, paged)
 }
 
-// TestSessionsThatRestDoNotHideOthers: their ids come first, and there are more than one call
+// TestDelayedSessionsDoNotHideOthers: their ids come first, and there are more than one call
 // reads.
-func TestSessionsThatRestDoNotHideOthers(t *testing.T) {
+func TestDelayedSessionsDoNotHideOthers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.sql(t, `INSERT INTO sessions (id, status, agent, lazy, created_at, last_activity_at, idle_timeout_ns, metadata, options)
@@ -147,7 +147,7 @@ func TestSessionsThatRestDoNotHideOthers(t *testing.T) {
 	require.Equal(t, []backlog.Unclaimed{{SessionID: b.id, PromptID: prompt, Ordinal: 1}}, unclaimed)
 }
 
-func TestWhoseWorkflowMustBeOpen(t *testing.T) {
+func TestSessionsWithOpenWorkflow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	attended := func(quiet time.Duration) []backlog.Attended {

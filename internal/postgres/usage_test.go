@@ -11,9 +11,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
-// TestATurnEndsWhateverUsageItsAgentReports: the sum of the reported usage must not exceed the
+// TestTurnEndsDespiteInvalidUsage: the sum of the reported usage must not exceed the
 // range of a column, or no turn of the session could end, and the session could not be stopped.
-func TestATurnEndsWhateverUsageItsAgentReports(t *testing.T) {
+func TestTurnEndsDespiteInvalidUsage(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -50,9 +50,9 @@ func TestATurnEndsWhateverUsageItsAgentReports(t *testing.T) {
 	}, s.Metrics)
 }
 
-// TestACostThatIsNotKnownIsNotZero: the sum of a session includes only turns that have reported a
+// TestUnknownCostIsNotZero: the sum of a session includes only turns that have reported a
 // cost.
-func TestACostThatIsNotKnownIsNotZero(t *testing.T) {
+func TestUnknownCostIsNotZero(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

@@ -93,7 +93,7 @@ func TestEachEventIsInOneDelivery(t *testing.T) {
 	require.Len(t, append(some, rest...), prompts)
 }
 
-func TestTheLifeOfADelivery(t *testing.T) {
+func TestDeliveryLifecycle(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	hook := b.webhook(t, lifecycle.Filter{Types: []lifecycle.Type{lifecycle.SessionRunning}})
@@ -160,7 +160,7 @@ func TestTheLifeOfADelivery(t *testing.T) {
 	require.Equal(t, failure.NoDelivery, failure.CodeOf(err), "%v", due)
 }
 
-func TestAWebhookThatFailsForDaysIsDisabled(t *testing.T) {
+func TestFailingWebhookIsDisabledAfterDays(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	hook := b.webhook(t, lifecycle.Filter{})
@@ -188,7 +188,7 @@ func TestAWebhookThatFailsForDaysIsDisabled(t *testing.T) {
 	require.Equal(t, webhook.ReasonFailing, e.DisabledReason)
 }
 
-func TestFewDeliveriesOfAWebhookBeginAtOnce(t *testing.T) {
+func TestConcurrentDeliveriesOfWebhookAreBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	slow, other := b.webhook(t, lifecycle.Filter{}), b.webhook(t, lifecycle.Filter{})

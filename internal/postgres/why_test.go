@@ -90,8 +90,8 @@ func TestASessionIsExplainedFromItsRows(t *testing.T) {
 	require.Equal(t, why.SessionHibernating, b.explain(t, why.Transition, "2").Causes[0].Code, "an older one")
 }
 
-// TestAModelThatDoesNotAnswerIsNamed as long as the agent retries its request.
-func TestAModelThatDoesNotAnswerIsNamed(t *testing.T) {
+// TestUnresponsiveModelIsNamed as long as the agent retries its request.
+func TestUnresponsiveModelIsNamed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -111,7 +111,7 @@ func TestAModelThatDoesNotAnswerIsNamed(t *testing.T) {
 	require.Equal(t, why.PromptProcessing, b.explain(t, why.Prompt, "").Code)
 }
 
-func TestWhatIsNotThereIsNotExplained(t *testing.T) {
+func TestUnknownObjectsAreNotExplained(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	code := func(sessionID string, of why.Subject, id string) failure.Code {

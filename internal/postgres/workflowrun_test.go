@@ -13,10 +13,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestASessionTakesRecordsOfTheWorkflowRunThatOpenedItLast: a reset of the workflow creates another
+// TestOnlyNewestWorkflowRunMayRecord: a reset of the workflow creates another
 // run, which replays old decisions of the previous run. Its writes are refused until it has read
 // the session, and later writes of the previous run are refused after that.
-func TestASessionTakesRecordsOfTheWorkflowRunThatOpenedItLast(t *testing.T) {
+func TestOnlyNewestWorkflowRunMayRecord(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first, second := session.WithWorkflowRun(b.ctx, "w1"), session.WithWorkflowRun(b.ctx, "w2")

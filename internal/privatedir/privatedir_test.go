@@ -18,7 +18,7 @@ func mode(t *testing.T, path string) fs.FileMode {
 	return info.Mode().Perm()
 }
 
-func TestMakesAndTightens(t *testing.T) {
+func TestDirectoryIsCreatedPrivate(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	require.NoError(t, privatedir.Make(dir, 0o700))
@@ -35,7 +35,7 @@ func TestMakesAndTightens(t *testing.T) {
 	require.Equal(t, fs.FileMode(0o500), mode(t, dir), "permissions are only ever removed")
 }
 
-func TestRefusesTheDirectoryOfAnotherUser(t *testing.T) {
+func TestDirectoryOfAnotherUserIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if os.Geteuid() == 0 {

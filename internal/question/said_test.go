@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/question"
 )
 
-func TestWhatWasSaidKeepsItsShape(t *testing.T) {
+func TestAnswersKeepTheirForm(t *testing.T) {
 	t.Parallel()
 	for text, c := range map[string]struct {
 		said  question.Said

@@ -17,7 +17,7 @@ import (
 
 var at = time.Date(2026, 3, 4, 5, 6, 7, 80_000_000, time.FixedZone("east", 3600))
 
-func TestASessionHasEveryFieldThatClientsRelyOn(t *testing.T) {
+func TestSessionHasAllDocumentedFields(t *testing.T) {
 	t.Parallel()
 	got, err := json.Marshal(resource.Session(session.Session{
 		ID: "ses_1", Status: session.Running, Agent: "demo", CreatedAt: at, LastActivity: at, IdleTimeout: 15 * time.Minute,
@@ -42,7 +42,7 @@ func TestASessionHasEveryFieldThatClientsRelyOn(t *testing.T) {
 	}`, string(got))
 }
 
-func TestASessionWithoutSandboxSaysNull(t *testing.T) {
+func TestSessionWithoutSandboxHasNull(t *testing.T) {
 	t.Parallel()
 	got, err := json.Marshal(resource.Session(session.Session{}))
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func TestASessionWithoutSandboxSaysNull(t *testing.T) {
 	require.NotContains(t, string(got), "receipt")
 }
 
-func TestAPromptLeavesOutTimesThatHaveNotCome(t *testing.T) {
+func TestPromptOmitsUnsetTimes(t *testing.T) {
 	t.Parallel()
 	got, err := json.Marshal(resource.Prompt(session.Prompt{
 		ID: "p1", SessionID: "ses_1", Ordinal: 3, Status: session.PromptQueued, Content: "hi",
@@ -68,7 +68,7 @@ func TestAnEventKeepsItsDataUnchanged(t *testing.T) {
 	require.JSONEq(t, `{"seq":7,"type":"title","sessionId":"ses_1","at":"2026-03-04T04:06:07.080Z","data":{"title":"a\u0000b"}}`, string(got))
 }
 
-func TestTimesAndDurationsReadWhatTheyWrite(t *testing.T) {
+func TestTimesAndDurationsRoundTrip(t *testing.T) {
 	t.Parallel()
 	type both struct {
 		At  resource.Time

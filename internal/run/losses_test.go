@@ -8,7 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/run"
 )
 
-func TestLossesThatQuarantineARun(t *testing.T) {
+func TestQuarantineRules(t *testing.T) {
 	t.Parallel()
 	type lost struct {
 		doing run.Doing

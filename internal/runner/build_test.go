@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestBuildIsWhatTheLinkerSays(t *testing.T) {
+func TestBuildMatchesLinkerFlags(t *testing.T) {
 	t.Parallel()
 	program, err := os.Executable()
 	require.NoError(t, err)

@@ -88,7 +88,7 @@ func TestDialFailsWithTheRunnersRefusal(t *testing.T) {
 	require.ErrorIs(t, err, io.ErrClosedPipe, "a link that failed is closed")
 }
 
-func TestDialClosesALinkWhoseHelloWasTruncated(t *testing.T) {
+func TestDialClosesLinkAfterTruncatedHello(t *testing.T) {
 	t.Parallel()
 	p, stdin, stdout := setup(t)
 	go func() {
@@ -150,7 +150,7 @@ func TestNextReportsWhyALinkEnded(t *testing.T) {
 	}
 }
 
-func TestCloseEndsEverythingThatWaits(t *testing.T) {
+func TestCloseEndsWaiters(t *testing.T) {
 	t.Parallel()
 	_, l := dialed(t)
 	var waiting sync.WaitGroup
@@ -176,7 +176,7 @@ func TestCloseDoesNotWaitForAReaderWithoutATaker(t *testing.T) {
 	flood.Wait()
 }
 
-func TestReadSealWantsAManifestAtTheEnd(t *testing.T) {
+func TestReadSealRequiresManifest(t *testing.T) {
 	t.Parallel()
 	line := `{"segment":{"Path":"/a","Version":1,"Offset":2,"Data":"aGk="}}` + "\n"
 	var got []Segment

@@ -66,7 +66,7 @@ func everyMessage() []Message {
 	}
 }
 
-func TestEveryMessageComesBackAsItWent(t *testing.T) {
+func TestMessagesRoundTrip(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	for _, m := range everyMessage() {
@@ -81,7 +81,7 @@ func TestEveryMessageComesBackAsItWent(t *testing.T) {
 	require.Equal(t, io.EOF, err)
 }
 
-func TestATruncatedMessageIsNoEnd(t *testing.T) {
+func TestTruncatedMessageIsError(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	require.NoError(t, WriteMessage(&b, &Input{Data: []byte("hello")}))
@@ -108,7 +108,7 @@ func TestMessagesAreBounded(t *testing.T) {
 	require.Len(t, m.(*Frame).Data, MaxLine)
 }
 
-func TestATokenMatchesItsHashAlone(t *testing.T) {
+func TestTokenMatchesOnlyItsHash(t *testing.T) {
 	t.Parallel()
 	token, hash := NewToken()
 	other, _ := NewToken()

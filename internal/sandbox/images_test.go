@@ -27,7 +27,7 @@ func (nameless) ImageByName(_ context.Context, name string) (string, error) {
 	return "", driver.Errorf(driver.Unsupported, "look up image", name, "no names here")
 }
 
-func TestPrepareRemembersWhereImagesHaveNoNames(t *testing.T) {
+func TestPrepareRecordsImagesWithoutNames(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := sandbox.NewProvider(nameless{b.drv}, sandbox.Options{Installation: "test"})
@@ -45,10 +45,10 @@ func TestPrepareRemembersWhereImagesHaveNoNames(t *testing.T) {
 	require.NotEqual(t, first, anew)
 }
 
-// TestAFileOfARecipeIsReadAgainWhenItChanges covers the cache of hashes: the name of an image
+// TestChangedRecipeFileIsReadAgain covers the cache of hashes: the name of an image
 // depends on the file's current content, and every new session requests it, so a hash computed a
 // moment ago is reused if the file is unchanged.
-func TestAFileOfARecipeIsReadAgainWhenItChanges(t *testing.T) {
+func TestChangedRecipeFileIsReadAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	source := filepath.Join(t.TempDir(), "runner")
@@ -133,7 +133,7 @@ func TestPrepareLeavesNothingWhenItFails(t *testing.T) {
 }
 
 // If a builder cannot be terminated, it runs for some minutes more, but the image is valid.
-func TestPrepareOutlivesATerminateThatFails(t *testing.T) {
+func TestPrepareSurvivesFailedTerminate(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.drv.Inject(memsandbox.Fault{Op: memsandbox.OpTerminate, Code: driver.Unavailable})
@@ -190,7 +190,7 @@ func (l *ledger) Use(_ context.Context, _, image string) (bool, error) {
 	return !l.condemned[image], nil
 }
 
-func TestPrepareRecordsWhatItMakesAndUsesNothingThatIsBeingDeleted(t *testing.T) {
+func TestPrepareRecordsImagesAndSkipsDeletedOnes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	kept := &ledger{condemned: map[string]bool{}}

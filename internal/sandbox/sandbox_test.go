@@ -45,7 +45,7 @@ func (b *bundle) create(t *testing.T) *sandbox.Sandbox {
 	return sb
 }
 
-func TestCreateRefusesWhatCanNotBe(t *testing.T) {
+func TestCreateRejectsInvalidSpec(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(s *sandbox.Spec){
 		"NoSession":       func(s *sandbox.Spec) { s.Session = "" },
@@ -122,7 +122,7 @@ func (f *freed) Create(ctx context.Context, q driver.CreateRequest) (string, err
 	return f.Driver.Create(ctx, q)
 }
 
-func TestCreateTriesAgainWhenTheHolderOfTheNameHasEnded(t *testing.T) {
+func TestCreateRetriesAfterNameHolderEnds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := sandbox.NewProvider(&freed{b.drv, 2}, sandbox.Options{Installation: "test"})
@@ -180,7 +180,7 @@ func TestDeathIsConfirmedByTheProvider(t *testing.T) {
 	}
 }
 
-func TestErrorSaysWhatAndToWhom(t *testing.T) {
+func TestErrorNamesOperationAndSandbox(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	sb := b.create(t)
@@ -197,7 +197,7 @@ func TestErrorSaysWhatAndToWhom(t *testing.T) {
 }
 
 // The provider reports nothing about a process.
-func TestWaitEndsThoughTheProviderIsSilent(t *testing.T) {
+func TestWaitEndsDespiteSilentProvider(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
@@ -211,7 +211,7 @@ func TestWaitEndsThoughTheProviderIsSilent(t *testing.T) {
 	})
 }
 
-func TestWaitEndsWithTheSandboxThoughTheProviderKeepsItHanging(t *testing.T) {
+func TestWaitEndsWithSandboxDespiteHangingProvider(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
@@ -229,7 +229,7 @@ func TestWaitEndsWithTheSandboxThoughTheProviderKeepsItHanging(t *testing.T) {
 	})
 }
 
-func TestSnapshotThatHangsEndsAfterItsBudget(t *testing.T) {
+func TestHangingSnapshotTimesOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
@@ -258,7 +258,7 @@ func TestSandboxEndsAtItsLifetime(t *testing.T) {
 	})
 }
 
-func TestExitSnapshotOfASandboxThatTheProviderForgot(t *testing.T) {
+func TestExitSnapshotOfForgottenSandbox(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	sb := b.create(t)
@@ -268,7 +268,7 @@ func TestExitSnapshotOfASandboxThatTheProviderForgot(t *testing.T) {
 	require.NoError(t, sb.Terminate(t.Context()))
 }
 
-func TestOnlyASilentProcessHasItsSandboxAskedAfter(t *testing.T) {
+func TestOnlySilentProcessPollsSandbox(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		every time.Duration

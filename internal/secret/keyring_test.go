@@ -33,7 +33,7 @@ func sealedByFirstRelease(t *testing.T, master []byte, name, text string) []byte
 	return aead.Seal(append([]byte{1}, nonce...), nonce, []byte(text), []byte(name))
 }
 
-func TestABoxOpensWhatAnyOfItsKeysHasSealed(t *testing.T) {
+func TestBoxOpensDataOfAllItsKeys(t *testing.T) {
 	t.Parallel()
 	old, fresh := newBox(t, masterKey(1)), newBox(t, masterKey(2))
 	both := newBox(t, masterKey(2), masterKey(1))
@@ -59,7 +59,7 @@ func TestABoxOpensWhatAnyOfItsKeysHasSealed(t *testing.T) {
 	require.ErrorIs(t, err, secret.ErrSealed)
 }
 
-func TestNothingIsSealedWithTheKeyItself(t *testing.T) {
+func TestMasterKeySealsNothing(t *testing.T) {
 	t.Parallel()
 	master := masterKey(3)
 	block, err := aes.NewCipher(master)

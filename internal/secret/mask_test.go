@@ -101,7 +101,7 @@ func percent(text, safe string) string {
 }
 
 // Programs show the lines of a file with numbers, indented, or with other line breaks.
-func TestTheLinesOfAKeyAreMasked(t *testing.T) {
+func TestLinesOfMultilineKeyAreMasked(t *testing.T) {
 	t.Parallel()
 	lines := []string{
 		"-----BEGIN PRIVATE KEY-----", "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgZm9vYmFyYmF6cXV4",
@@ -124,7 +124,7 @@ func TestTheLinesOfAKeyAreMasked(t *testing.T) {
 	}
 }
 
-func TestWhatIsMaskedAndWhatIsNot(t *testing.T) {
+func TestMaskedValues(t *testing.T) {
 	t.Parallel()
 	m := secret.NewMasker(named(
 		"SHORT", "1234567", "BASE_URL", "https://models.example.com/v1", "PROXY_URL", "http://me:hidden-password@proxy.example.com:3128",
@@ -153,7 +153,7 @@ func TestWhatIsMaskedAndWhatIsNot(t *testing.T) {
 	require.Equal(t, "ab", shown+hold)
 }
 
-func TestATextThatIsCutWithinAValueShowsLessThanAThird(t *testing.T) {
+func TestTruncatedValueShowsLessThanAThird(t *testing.T) {
 	t.Parallel()
 	m := secret.NewMasker(named("KEY", apiKey))
 	for n := range apiKey {
@@ -204,7 +204,7 @@ func reference(values map[string]string, text string) string {
 
 // However a text is divided, the shown text is the same, and nothing is held back that cannot be
 // the beginning of a value.
-func TestAStreamShowsWhatTheWholeTextShows(t *testing.T) {
+func TestMaskedStreamMatchesMaskedText(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		// Few letters, so that values overlap, are prefixes of each other and repeat themselves.
@@ -267,7 +267,7 @@ func beginsAny(values map[string]string, text string) bool {
 }
 
 // A hostile text that repeats the beginning of many values costs about as much as any other.
-func TestNoTextIsSlowToMask(t *testing.T) {
+func TestMaskingTakesLinearTime(t *testing.T) {
 	t.Parallel()
 	var secrets []secret.Named
 	for i := range 1000 {

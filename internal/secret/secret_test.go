@@ -45,7 +45,7 @@ func TestSealsUnderKeyAndName(t *testing.T) {
 	require.ErrorContains(t, err, "must have 32")
 }
 
-func TestValueTakesATextAndHidesIt(t *testing.T) {
+func TestValueHidesText(t *testing.T) {
 	t.Parallel()
 	var read struct{ Key secret.Value }
 	require.True(t, read.Key.Empty())

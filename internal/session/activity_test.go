@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestWhatASessionIsDoingFollowsFromItsRow(t *testing.T) {
+func TestActivityIsDerivedFromRow(t *testing.T) {
 	t.Parallel()
 	queue := func(queued, processing int64) session.QueueCounts {
 		return session.QueueCounts{Queued: queued, Processing: processing, Unknown: 1}

@@ -10,7 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestStopBeatsEveryCommandAndNothingBeatsStop(t *testing.T) {
+func TestStopSupersedesEveryCommand(t *testing.T) {
 	t.Parallel()
 	for _, status := range session.States {
 		var all []session.Command
@@ -35,7 +35,7 @@ func TestStopBeatsEveryCommandAndNothingBeatsStop(t *testing.T) {
 	}
 }
 
-func TestALaterWakeCancelsAHibernateAndTheOtherWayRound(t *testing.T) {
+func TestWakeAndHibernateSupersedeEachOther(t *testing.T) {
 	t.Parallel()
 	pending := func(kinds ...session.CommandKind) (out []session.Command) {
 		for _, kind := range kinds {
@@ -96,7 +96,7 @@ func TestEveryCommandEnds(t *testing.T) {
 	})
 }
 
-func TestAnAbortIsForOneRun(t *testing.T) {
+func TestAbortAppliesToOneRun(t *testing.T) {
 	t.Parallel()
 	abort := session.Command{Kind: session.CommandAbort}
 	status, reason := abort.EndedByRun(session.OutcomeCancelled, session.ReasonAborted)

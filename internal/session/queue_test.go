@@ -15,7 +15,7 @@ func prompt(ordinal int64) session.QueuedPrompt {
 	return session.QueuedPrompt{ID: fmt.Sprintf("p%d", ordinal), Ordinal: ordinal}
 }
 
-func TestServesByOrdinalWhateverTheOrderOfSignals(t *testing.T) {
+func TestPromptsRunByOrdinalNotSignalOrder(t *testing.T) {
 	t.Parallel()
 	var q session.Queue
 	for _, n := range []int64{3, 1, 2} {
@@ -31,7 +31,7 @@ func TestServesByOrdinalWhateverTheOrderOfSignals(t *testing.T) {
 	require.False(t, ok)
 }
 
-func TestIgnoresASignalThatArrivesTwice(t *testing.T) {
+func TestDuplicateSignalIsIgnored(t *testing.T) {
 	t.Parallel()
 	var q session.Queue
 	require.True(t, q.Push(prompt(1)))
@@ -42,7 +42,7 @@ func TestIgnoresASignalThatArrivesTwice(t *testing.T) {
 	require.Zero(t, q.Len())
 }
 
-func TestRequeuePutsAPromptBackInItsPlace(t *testing.T) {
+func TestRequeueKeepsPosition(t *testing.T) {
 	t.Parallel()
 	q := session.NewQueue([]session.QueuedPrompt{prompt(2), prompt(1)}, nil)
 	p, _ := q.Pop()
@@ -53,9 +53,9 @@ func TestRequeuePutsAPromptBackInItsPlace(t *testing.T) {
 	require.Empty(t, q.Seen())
 }
 
-// TestTheFirstPromptIsWhatItsRowSays: it precedes all others, even if it was taken before or is
+// TestFirstPromptMatchesRow: it precedes all others, even if it was taken before or is
 // queued at another place.
-func TestTheFirstPromptIsWhatItsRowSays(t *testing.T) {
+func TestFirstPromptMatchesRow(t *testing.T) {
 	t.Parallel()
 	q := session.NewQueue([]session.QueuedPrompt{prompt(1), prompt(2), prompt(3)}, nil)
 	p, _ := q.Pop()
@@ -69,7 +69,7 @@ func TestTheFirstPromptIsWhatItsRowSays(t *testing.T) {
 	require.Equal(t, []string{"p4", "p1", "p3", "p2"}, q.IDs())
 }
 
-func TestAQueueIsCarriedOverWithWhatItHasSeen(t *testing.T) {
+func TestQueueStateSurvivesContinueAsNew(t *testing.T) {
 	t.Parallel()
 	q := session.NewQueue([]session.QueuedPrompt{prompt(1), prompt(2)}, nil)
 	q.Pop()
@@ -81,7 +81,7 @@ func TestAQueueIsCarriedOverWithWhatItHasSeen(t *testing.T) {
 	require.Equal(t, []string{"p1", "p2"}, next.Seen())
 }
 
-func TestWhatAQueueRemembersIsBounded(t *testing.T) {
+func TestQueueMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	var q session.Queue
 	for n := int64(1); n <= 1000; n++ {
@@ -94,9 +94,9 @@ func TestWhatAQueueRemembersIsBounded(t *testing.T) {
 	require.True(t, q.Push(prompt(1)), "forgotten: the row decides")
 }
 
-// TestAQueueIsASortedSet compares random calls with a model: a map of queued prompts and a set of
+// TestQueueIsSortedSet compares random calls with a model: a map of queued prompts and a set of
 // taken ones.
-func TestAQueueIsASortedSet(t *testing.T) {
+func TestQueueIsSortedSet(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var q session.Queue

@@ -67,7 +67,7 @@ func TestNextKnowsEveryStateAndEvent(t *testing.T) {
 	}
 }
 
-func TestNextRefusesWhatIsNoStateOrEvent(t *testing.T) {
+func TestNextRejectsUnknownStateOrEvent(t *testing.T) {
 	t.Parallel()
 	for _, from := range []session.State{"", "RUNNING", "sleeping"} {
 		for _, event := range session.Events {
@@ -144,7 +144,7 @@ func TestEveryStateCanBeReached(t *testing.T) {
 	}
 }
 
-func TestParseStateKnowsTheNamesAlone(t *testing.T) {
+func TestParseStateAcceptsOnlyNames(t *testing.T) {
 	t.Parallel()
 	for _, s := range session.States {
 		got, err := session.ParseState(string(s))
@@ -166,7 +166,7 @@ func TestOnlySleepingAndEndedSessionsHaveNoSandbox(t *testing.T) {
 	require.False(t, session.State("").HasSandbox())
 }
 
-func TestAPromptIsOverWithTheOutcomeOfItsRun(t *testing.T) {
+func TestPromptEndsWithOutcomeOfRun(t *testing.T) {
 	t.Parallel()
 	require.False(t, session.PromptQueued.Final())
 	require.False(t, session.PromptProcessing.Final())

@@ -120,7 +120,7 @@ func TestEveryCallReachesTheWorkflow(t *testing.T) {
 	require.JSONEq(t, `{"idleTimeout":60000000000}`, names[contract.SignalSettings])
 }
 
-func TestCallsThatNeedAWorkflowSayWhenThereIsNone(t *testing.T) {
+func TestCallsReportMissingWorkflow(t *testing.T) {
 	t.Parallel()
 	ctx, o, never := setup(t)
 	closed := session.NewID(session.SessionPrefix)
@@ -191,7 +191,7 @@ func TestReviveMakesAWorkflowReadItsSessionAgain(t *testing.T) {
 	require.NoError(t, o.SignalStop(ctx, id))
 }
 
-func TestATemporalThatDoesNotAnswerIsUnavailableInTime(t *testing.T) {
+func TestUnresponsiveTemporalIsUnavailable(t *testing.T) {
 	t.Parallel()
 	hangs, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // connections are not accepted
 	require.NoError(t, err)

@@ -40,7 +40,7 @@ func failingLife(ctx workflow.Context, in contract.WorkflowInput) error {
 	return nil
 }
 
-func TestHistorySaysWhichAttemptsFailed(t *testing.T) {
+func TestHistoryListsFailedAttempts(t *testing.T) {
 	t.Parallel()
 	const queueName = "history-of-attempts"
 	w := worker.New(engine, queueName, worker.Options{})

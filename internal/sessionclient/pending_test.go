@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/contract"
 )
 
-func TestAnAttemptSaysWhatItWaitsFor(t *testing.T) {
+func TestAttemptReportsWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	awaits := func(since time.Time) string {

@@ -97,7 +97,7 @@ func checkGolden(t *testing.T, name string, events []eventlog.Event, p encoder) 
 }
 
 // The messages of Blocks contain the same information as the events.
-func TestBlocksLeadToTheConversation(t *testing.T) {
+func TestBlockEventsRebuildConversation(t *testing.T) {
 	t.Parallel()
 	names := map[string]conversation.EventType{
 		"session:block:start": conversation.EventBlockStart, "session:block:delta": conversation.EventTextDelta, "session:block:update": conversation.EventBlockUpdate,
@@ -194,7 +194,7 @@ func (v *view) main() []any {
 }
 
 // At each position, a client has the same state as a client that connects there.
-func TestMessagesLeadToTheHistory(t *testing.T) {
+func TestMessagesRebuildHistory(t *testing.T) {
 	t.Parallel()
 	for name, events := range logs(t) {
 		t.Run(name, func(t *testing.T) {
@@ -224,7 +224,7 @@ func TestMessagesLeadToTheHistory(t *testing.T) {
 	}
 }
 
-func TestWhatFitsNoMessageIsAnEvent(t *testing.T) {
+func TestOtherDataIsSentAsEvent(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC)
 	for _, c := range []struct{ kind, data, want string }{

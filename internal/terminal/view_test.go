@@ -135,7 +135,7 @@ func TestACallChangesItsStateInPlace(t *testing.T) {
 	}, states)
 }
 
-func TestWordsAreNotBroken(t *testing.T) {
+func TestWordsAreNotSplit(t *testing.T) {
 	t.Parallel()
 	words := "The quick brown fox jumps over the lazy dog, 狐狸跳过懒狗 again and again, until averyveryveryverylongwordthatfitsnowhere ends it. "
 	for size := 1; size < 9; size++ {
@@ -149,7 +149,7 @@ func TestWordsAreNotBroken(t *testing.T) {
 	}
 }
 
-func TestWhatComesBetweenDoesNotBreakAText(t *testing.T) {
+func TestInterleavedEventsDoNotSplitText(t *testing.T) {
 	t.Parallel()
 	events := []event.JSON{
 		start(t, text("a", "", conversation.Streaming)), delta(t, "a", "one "),
@@ -165,7 +165,7 @@ func TestWhatComesBetweenDoesNotBreakAText(t *testing.T) {
 	require.Equal(t, "one\ntitle: T\ntwo\ntitle: U\nthree\n╭ sub\n│ from below\n", emulate(t, 40, show(t, events, rewriting())))
 }
 
-func TestATextThatWasAnotherIsShownAgain(t *testing.T) {
+func TestReplacedTextIsShownAgain(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "agent: one t\nagent: one and two\n", show(t, []event.JSON{
 		start(t, text("a", "", conversation.Streaming)), delta(t, "a", "one t"), complete(t, text("a", "one and two", conversation.Complete)),
@@ -178,7 +178,7 @@ func TestATextThatWasAnotherIsShownAgain(t *testing.T) {
 	}, terminal.Options{}))
 }
 
-func TestALateReaderSeesWhatCompletes(t *testing.T) {
+func TestLateReaderSeesCompletedBlocks(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "agent: whole\ntool shell success: run 1\n  out\nresult\n  of what?\nprompt: hi\nturn completed\n", show(t, []event.JSON{
 		delta(t, "a", "ole"), complete(t, text("a", "whole", conversation.Complete)),
@@ -213,7 +213,7 @@ func TestResultsAreShortened(t *testing.T) {
 	require.Contains(t, show(t, files, terminal.Options{Full: true}), "file deleted: gone\n")
 }
 
-func TestASubagentsResultIsWhatItSaid(t *testing.T) {
+func TestSubagentResultIsItsText(t *testing.T) {
 	t.Parallel()
 	early := []event.JSON{
 		start(t, subagent("s", conversation.Pending, "")),
@@ -483,7 +483,7 @@ func TestACallWithAnInputOfAnotherFormIsShownByItsTitle(t *testing.T) {
 	require.Equal(t, "tool shell success: Writing to a.txt\n", out.String())
 }
 
-func TestWhatAnAgentReportsIsALine(t *testing.T) {
+func TestAgentReportIsOneLine(t *testing.T) {
 	t.Parallel()
 	for kind, c := range map[string]struct {
 		data any

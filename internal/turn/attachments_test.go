@@ -10,7 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestImagesOfAPromptAreThoseThatModelsTake(t *testing.T) {
+func TestPromptImagesAreOfSupportedTypes(t *testing.T) {
 	t.Parallel()
 	file := func(name, kind string) attachment.Attachment {
 		return attachment.Attachment{Info: attachment.Info{Name: name, MediaType: kind, Bytes: 3}}

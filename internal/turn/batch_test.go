@@ -25,9 +25,9 @@ func deltaDraft(t require.TestingT, where, block, text string, frame int64, n in
 	}
 }
 
-// TestJoinedDeltasSayWhatTheDeltasSaid: the fold of the joined events is that of the single ones after every event, and
+// TestJoinedDeltasKeepText: the fold of the joined events is that of the single ones after every event, and
 // every event has the key and the time of the last that is in it.
-func TestJoinedDeltasSayWhatTheDeltasSaid(t *testing.T) {
+func TestJoinedDeltasKeepText(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var single []eventlog.Draft
@@ -82,8 +82,8 @@ func TestJoinedDeltasSayWhatTheDeltasSaid(t *testing.T) {
 	})
 }
 
-// TestWordsThatAreCommittedTogetherAreOneEvent guards the events per words, and the work per word, by counting.
-func TestWordsThatAreCommittedTogetherAreOneEvent(t *testing.T) { //nolint:paralleltest // allocations are counted
+// TestDeltasCommittedTogetherAreOneEvent guards the events per words, and the work per word, by counting.
+func TestDeltasCommittedTogetherAreOneEvent(t *testing.T) { //nolint:paralleltest // allocations are counted
 	adapter, err := catalog.Agents().Get("demo")
 	require.NoError(t, err)
 	translator, err := adapter.NewTranslator(agent.RunContext{RunID: "run_1"}, nil)

@@ -37,7 +37,7 @@ func kindOf(err error) Kind {
 	return 0
 }
 
-func TestAProfileCannotPointAKeyAtAnotherHost(t *testing.T) {
+func TestProfileCannotSendKeyToAnotherHost(t *testing.T) {
 	t.Parallel()
 	const evil = "https://attacker.example/v1"
 	keys := map[string]string{"ANTHROPIC_API_KEY": "sk-1234567890", "OPENAI_API_KEY": "sk-0987654321", "ACME_API_KEY": "acme-1234567890"}

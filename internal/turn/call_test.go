@@ -50,8 +50,8 @@ func (a *answers) of(frame int64) []string {
 
 const titled = "has this title now"
 
-// TestACallIsCarriedOutWithItsFrame: its events are in the log, and then the agent has its answer.
-func TestACallIsCarriedOutWithItsFrame(t *testing.T) {
+// TestCallIsExecutedWithItsFrame: its events are in the log, and then the agent has its answer.
+func TestCallIsExecutedWithItsFrame(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{
 		frames: []string{
@@ -157,9 +157,9 @@ func TestAScreenshotIsStoredBeforeItsEvent(t *testing.T) {
 	require.Contains(t, st.answers.of(1)[0], "is not stored")
 }
 
-// TestAMessageIsAPromptOnce: also if its worker is lost before the frame is committed. Agents may send a few between two prompts
+// TestMessageCreatesOnePrompt: also if its worker is lost before the frame is committed. Agents may send a few between two prompts
 // of people.
-func TestAMessageIsAPromptOnce(t *testing.T) {
+func TestMessageCreatesOnePrompt(t *testing.T) {
 	t.Parallel()
 	frames := []string{calls("session_message", `{"message":"one"}`)}
 	for i := range session.MaxAgentPrompts {
@@ -183,9 +183,9 @@ func TestAMessageIsAPromptOnce(t *testing.T) {
 	require.Contains(t, st.answers.of(int64(session.MaxAgentPrompts))[0], "which is the limit")
 }
 
-// TestTheToolsAreOffWhereTheyAreSwitchedOff: by the installation, by a profile, or by a server of a profile that takes their place. The
+// TestDisabledToolsAreNotOffered: by the installation, by a profile, or by a server of a profile that takes their place. The
 // agent is started without a trace of them.
-func TestTheToolsAreOffWhereTheyAreSwitchedOff(t *testing.T) {
+func TestDisabledToolsAreNotOffered(t *testing.T) {
 	t.Parallel()
 	off := false
 	for name, c := range map[string]struct {
@@ -256,9 +256,9 @@ func TestAMessageToAnotherSession(t *testing.T) {
 	require.Contains(t, st.answers.of(0)[0], "queue of the other session")
 }
 
-// TestAMessageThatIsNotTaken: the agent is answered with the reason. A store that is away is none: the attempt fails, and the next
+// TestUntakenMessage: the agent is answered with the reason. A store that is away is none: the attempt fails, and the next
 // one sends the message.
-func TestAMessageThatIsNotTaken(t *testing.T) {
+func TestUntakenMessage(t *testing.T) {
 	t.Parallel()
 	codes := []failure.Code{failure.Forbidden, failure.NoSession, failure.Terminated, failure.InError, failure.QueueFull, failure.LimitReached}
 	var frames []string

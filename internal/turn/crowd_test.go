@@ -35,9 +35,9 @@ var beginnings = map[string][]string{
 	"opencode": {`{"id":"e","type":"message.updated","properties":{"info":{"id":"m","sessionID":"s","role":"assistant","time":{"created":1}}}}`},
 }
 
-// TestCallsThatNeverEndAreClosed has every agent begin calls without end. The state of the turn stays
+// TestUnendedCallsAreClosed has every agent begin calls without end. The state of the turn stays
 // small, and in the end every block is closed, also those beyond the bytes that a turn may have.
-func TestCallsThatNeverEndAreClosed(t *testing.T) {
+func TestUnendedCallsAreClosed(t *testing.T) {
 	t.Parallel()
 	for _, d := range catalog.Agents().Describe() {
 		for _, size := range []struct {
@@ -105,8 +105,8 @@ func TestCallsThatNeverEndAreClosed(t *testing.T) {
 	}
 }
 
-// TestAStateThatCannotBeMadeSmallerIsRefused has a translator that keeps more than a state may have.
-func TestAStateThatCannotBeMadeSmallerIsRefused(t *testing.T) {
+// TestOversizedStateIsRefused has a translator that keeps more than a state may have.
+func TestOversizedStateIsRefused(t *testing.T) {
 	t.Parallel()
 	large := largeState(bytes.Repeat([]byte("x"), maxState))
 	_, _, err := (&convert{translator: large, limits: &conversation.Limiter{}}).encodeState(nil, nil, 1, time.Now())
@@ -122,9 +122,9 @@ func (s largeState) State() ([]byte, error) { return s, nil }
 
 func (largeState) Cut(time.Time) []conversation.Event { return nil }
 
-// TestWhatPeopleAreAskedIsBounded: a question that is too large, or one too many, is rejected
+// TestQuestionsAreBounded: a question that is too large, or one too many, is rejected
 // without asking anyone, and its content is not kept.
-func TestWhatPeopleAreAskedIsBounded(t *testing.T) {
+func TestQuestionsAreBounded(t *testing.T) {
 	t.Parallel()
 	adapter, err := catalog.Agents().Get("claude-sdk")
 	require.NoError(t, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/run"
 )
 
-func TestAnAgentIsGivenTheConversationOfAnotherOne(t *testing.T) {
+func TestHandOffContainsConversation(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, notes(run.Start{}))
 	require.Empty(t, notes(run.Start{HandOff: &fork.HandOff{From: "demo"}}), "nothing was said")

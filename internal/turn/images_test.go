@@ -25,7 +25,7 @@ func (c carrier) Prompt(in agent.PromptInput) ([]byte, error) {
 	return c.Adapter.Prompt(in)
 }
 
-func TestImagesAreSentAsFarAsThereIsRoom(t *testing.T) {
+func TestImagesAreSentUpToLimit(t *testing.T) {
 	t.Parallel()
 	file := func(name, kind string, size int) attachment.Attachment {
 		text := strings.Repeat("x", size)

@@ -14,7 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-func TestTurnsShareWhatMayWait(t *testing.T) {
+func TestTurnsShareBacklog(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		window, turns int64
@@ -40,9 +40,9 @@ func TestTurnsShareWhatMayWait(t *testing.T) {
 	}
 }
 
-// TestTurnsThatBeginLateCatchUp simulates a machine that is too slow for its agents. One agent at a time prints, until it has used its window, and
+// TestLateTurnsCatchUp simulates a machine that is too slow for its agents. One agent at a time prints, until it has used its window, and
 // is last in the queue when it may print again. Lines are counted; no clock is involved.
-func TestTurnsThatBeginLateCatchUp(t *testing.T) {
+func TestLateTurnsCatchUp(t *testing.T) {
 	t.Parallel()
 	const (
 		turns   = 100
@@ -107,8 +107,8 @@ func TestTurnsThatBeginLateCatchUp(t *testing.T) {
 	require.Greater(t, 4*least, 3*most)
 }
 
-// TestTurnsThatSayLittleDoNotCount: an agent that prints fast is not ahead of others that say a word now and then.
-func TestTurnsThatSayLittleDoNotCount(t *testing.T) {
+// TestQuietTurnsDoNotCount: an agent that prints fast is not ahead of others that say a word now and then.
+func TestQuietTurnsDoNotCount(t *testing.T) {
 	t.Parallel()
 	all := &paces{}
 	all.linked.Store(50)
@@ -181,9 +181,9 @@ func TestARunnerIsNotifiedOfHalfAWindowAtATime(t *testing.T) {
 	})
 }
 
-// TestAWindowThatShrinksOnItsWayIsMoved: the agent already waits when the runner gets the smaller
+// TestShrinkingWindowIsMoved: the agent already waits when the runner gets the smaller
 // window, and prints nothing that would move it.
-func TestAWindowThatShrinksOnItsWayIsMoved(t *testing.T) {
+func TestShrinkingWindowIsMoved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		runnerEnd, link := linkedRunner(t)
@@ -229,9 +229,9 @@ func linkedRunner(t *testing.T) (*bufio.Reader, *runner.Link) {
 	return r, link
 }
 
-// TestFramesThatWaitForOthersAreHandled: an agent that prints many frames without events does not
+// TestDeferredFramesAreHandled: an agent that prints many frames without events does not
 // wait for their commit.
-func TestFramesThatWaitForOthersAreHandled(t *testing.T) {
+func TestDeferredFramesAreHandled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, log := newDeferring(true)

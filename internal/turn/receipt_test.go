@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/receipt"
 )
 
-func TestAnAgentIsGivenWhatItsRestoreLacked(t *testing.T) {
+func TestAgentGetsReceiptOfPartialRestore(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, receiptNote(nil))
 	require.Empty(t, receiptNote(&receipt.Receipt{Kind: receipt.Full}))

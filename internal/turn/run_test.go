@@ -292,9 +292,9 @@ func says(text string) string {
 	return fmt.Sprintf(`{"type":"assistant","uuid":%q,"content":%q}`, "block-"+text, text)
 }
 
-// TestATurnRunsWithoutAnEngine: the events are committed before the end is reported, and only the
+// TestTurnRunsWithoutTemporal: the events are committed before the end is reported, and only the
 // outcome is left to the caller.
-func TestATurnRunsWithoutAnEngine(t *testing.T) {
+func TestTurnRunsWithoutTemporal(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{frames: []string{says("one"), says("two"), endsTurn}})
 	var p progress
@@ -351,8 +351,8 @@ func TestAnAttemptWithoutTheTokenWritesNothing(t *testing.T) {
 	require.Empty(t, st.events(t, "block_complete"))
 }
 
-// TestATurnWhoseRunnerWasInterruptedIsUnknown: the frames that the runner has are committed first.
-func TestATurnWhoseRunnerWasInterruptedIsUnknown(t *testing.T) {
+// TestTurnOfInterruptedRunnerIsUnknown: the frames that the runner has are committed first.
+func TestTurnOfInterruptedRunnerIsUnknown(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{frames: []string{says("one")}, lost: true})
 	result, err := st.executor.Run(t.Context(), st.take(t), &progress{})
@@ -363,9 +363,9 @@ func TestATurnWhoseRunnerWasInterruptedIsUnknown(t *testing.T) {
 	require.Len(t, st.events(t, "block_complete"), 1)
 }
 
-// TestAnAttemptThatIsCancelledSaysWhetherThePromptMayBeDelivered: while the agent is silent, and
+// TestCancelledAttemptReportsPossibleDelivery: while the agent is silent, and
 // before the runner is reached.
-func TestAnAttemptThatIsCancelledSaysWhetherThePromptMayBeDelivered(t *testing.T) {
+func TestCancelledAttemptReportsPossibleDelivery(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{})
 	ctx, cancel := context.WithCancel(t.Context())

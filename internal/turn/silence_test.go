@@ -13,9 +13,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// TestALinkThatSaysNothingIsBroken: a message, or a part of one, restarts the timeout. Time in
+// TestSilentLinkIsBroken: a message, or a part of one, restarts the timeout. Time in
 // which no message is awaited does not count.
-func TestALinkThatSaysNothingIsBroken(t *testing.T) {
+func TestSilentLinkIsBroken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		fromWorker, toRunner := io.Pipe()
@@ -56,7 +56,7 @@ func TestALinkThatSaysNothingIsBroken(t *testing.T) {
 	})
 }
 
-func TestTheNetworkIsAskedLessOftenWhileItRefusesNothing(t *testing.T) {
+func TestNetworkPollsBackOffWithoutRefusals(t *testing.T) {
 	t.Parallel()
 	asked, pause := 0, refusalInterval
 	for at := pause; at < 10*time.Minute; at += pause {

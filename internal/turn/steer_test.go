@@ -133,8 +133,8 @@ func (st *stage) run(t *testing.T, x *turn.Executor, in turn.Request) (wait func
 	}
 }
 
-// TestAPromptIsGivenToTheAgentInItsTurn: an accepted prompt ends with the turn.
-func TestAPromptIsGivenToTheAgentInItsTurn(t *testing.T) {
+// TestPromptIsGivenToRunningTurn: an accepted prompt ends with the turn.
+func TestPromptIsGivenToRunningTurn(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{frames: []string{says("one")}, steered: taken})
 	in := st.take(t)
@@ -149,8 +149,8 @@ func TestAPromptIsGivenToTheAgentInItsTurn(t *testing.T) {
 	require.Len(t, st.events(t, "block_complete"), 3)
 }
 
-// TestAPromptThatIsDeclinedReturnsToItsPlace: it arrives after the agent has ended the turn.
-func TestAPromptThatIsDeclinedReturnsToItsPlace(t *testing.T) {
+// TestDeclinedPromptKeepsPosition: it arrives after the agent has ended the turn.
+func TestDeclinedPromptKeepsPosition(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{frames: []string{says("one")}, steered: []string{endsTurn, declined}})
 	in := st.take(t)
@@ -189,8 +189,8 @@ func TestAPromptIsTakenOnceAcrossLostWorkers(t *testing.T) {
 	}
 }
 
-// TestAPromptThatAWorkerTookAndDidNotSendIsSent: by the next one, before it reads the end of the turn, which the agent had printed.
-func TestAPromptThatAWorkerTookAndDidNotSendIsSent(t *testing.T) {
+// TestTakenButUnsentPromptIsSent: by the next one, before it reads the end of the turn, which the agent had printed.
+func TestTakenButUnsentPromptIsSent(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{frames: []string{says("one"), endsTurn}, steered: []string{declined}})
 	in := st.take(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
-func TestUsageIsBelievedWithinBounds(t *testing.T) {
+func TestUsageIsBounded(t *testing.T) {
 	t.Parallel()
 	usual := usage.Usage{InputTokens: 5, OutputTokens: 7, CostUSD: 0.5, ToolCalls: 2}
 	require.Equal(t, usual, usual.Bounded())

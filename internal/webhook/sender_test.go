@@ -46,7 +46,7 @@ func TestAnyLibraryOfStandardWebhooksVerifiesADelivery(t *testing.T) {
 	require.Equal(t, webhook.Answer{Code: 200}, answer)
 }
 
-func TestAddressesThatAreNotPublicAreRefusedAtTheConnection(t *testing.T) {
+func TestNonPublicAddressesAreRefusedOnConnect(t *testing.T) {
 	t.Parallel()
 	called := false
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called = true }))
@@ -97,7 +97,7 @@ func TestAnswersOfReceivers(t *testing.T) {
 	require.Equal(t, webhook.Verdict{Status: webhook.Failed, Reason: webhook.ReasonExhausted}, webhook.Judge(webhook.Answer{Error: "no"}, len(webhook.Schedule)))
 }
 
-func TestASilentReceiverIsLeft(t *testing.T) {
+func TestSilentReceiverTimesOut(t *testing.T) {
 	t.Parallel()
 	done := make(chan struct{})
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-done }))
@@ -109,7 +109,7 @@ func TestASilentReceiverIsLeft(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(began), 15*time.Second)
 }
 
-func TestWhatIsWrongWithAnEndpoint(t *testing.T) {
+func TestEndpointErrors(t *testing.T) {
 	t.Parallel()
 	for _, good := range []string{"https://example.com", "https://example.com:8443/a?b=c", "https://[2001:db8::1]/x"} {
 		require.Empty(t, webhook.CheckURL(good, false), good)

@@ -71,9 +71,9 @@ func failed(seconds int, activity string, kind why.FailureKind, errorType, messa
 	}}
 }
 
-// TestEveryFaultIsNamed covers each fault of the durability tests, as it appears in the rows and
+// TestEveryFaultIsExplained covers each fault of the durability tests, as it appears in the rows and
 // the history.
-func TestEveryFaultIsNamed(t *testing.T) {
+func TestEveryFaultIsExplained(t *testing.T) {
 	t.Parallel()
 	prompt := func(status session.PromptStatus, reason string) why.Facts {
 		f := facts(session.ReasonIdle)
@@ -245,7 +245,7 @@ func TestAQuestionIsExplained(t *testing.T) {
 	require.Equal(t, why.QuestionExpired, why.Explain(why.Question, "", f, why.History{}).Code)
 }
 
-func TestWherePostgresAndTemporalDisagree(t *testing.T) {
+func TestPostgresAndTemporalDisagree(t *testing.T) {
 	t.Parallel()
 	of := func(change func(*why.Facts, *why.History)) (codes []why.Code) {
 		f := facts(session.ReasonIdle)
@@ -309,7 +309,7 @@ func TestEveryCodeIsListedAndDescribed(t *testing.T) {
 	require.Len(t, slices.Compact(slices.Sorted(slices.Values(why.Codes))), len(why.Codes))
 }
 
-func TestASlowStepSaysWhatItWaitsFor(t *testing.T) {
+func TestSlowStepReportsWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	h := why.History{Open: true, Pending: []why.Pending{{
 		Activity: "CreateSandbox", Started: true, StartedAt: at(40), HeartbeatAt: at(99), Awaits: "the provider to create the sandbox", AwaitsSince: at(41),

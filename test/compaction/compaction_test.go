@@ -137,8 +137,8 @@ func fold(t *testing.T, r read, newest int64) []conversation.Thread {
 	return f.Conversation().Threads
 }
 
-// TestACompactedLogLeadsToTheSameConversation compacts the recordings of all agents, and reads them from every position.
-func TestACompactedLogLeadsToTheSameConversation(t *testing.T) {
+// TestCompactedLogFoldsToSameConversation compacts the recordings of all agents, and reads them from every position.
+func TestCompactedLogFoldsToSameConversation(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	type stored struct {

@@ -40,7 +40,7 @@ func run(t *testing.T, dir, name string, args ...string) string {
 	return npmtest.Run(t, dir, []string{"REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true"}, name, args...)
 }
 
-func TestLintersFindNothing(t *testing.T) {
+func TestOpenAPILintersFindNoErrors(t *testing.T) {
 	t.Parallel()
 	inputs(t)
 	bin := filepath.Join(programs(t), ".bin")
@@ -50,7 +50,7 @@ func TestLintersFindNothing(t *testing.T) {
 	run(t, ".", filepath.Join(bin, "spectral"), "lint", "--fail-severity=hint", "--ruleset=.spectral.yaml", document)
 }
 
-func TestTheParserOfAsyncAPIFindsNothing(t *testing.T) {
+func TestAsyncAPIParserFindsNoErrors(t *testing.T) {
 	t.Parallel()
 	inputs(t)
 	dir := t.TempDir()

@@ -15,8 +15,8 @@ import (
 // adapterFiles are in every adapter.
 var adapterFiles = []string{"doc.go", "adapter.go", "translate.go", "parse.go"}
 
-// TestFilesOfAdaptersAreNamedAlike checks the names against the table of docs/adding-an-agent.md.
-func TestFilesOfAdaptersAreNamedAlike(t *testing.T) {
+// TestAdapterFilesHaveSameNames checks the names against the table of docs/adding-an-agent.md.
+func TestAdapterFilesHaveSameNames(t *testing.T) {
 	t.Parallel()
 	module := os.DirFS(here)
 	document, err := fs.ReadFile(module, "docs/adding-an-agent.md")

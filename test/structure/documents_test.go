@@ -16,8 +16,8 @@ var namedTest = regexp.MustCompile("`([a-z-]+)\\.(Test[A-Za-z0-9]+)")
 
 var declaredTest = regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9]+)\(`)
 
-// TestDocumentsNameTestsThatExist checks that the tests named in the tables of failures exist.
-func TestDocumentsNameTestsThatExist(t *testing.T) {
+// TestDocumentsNameExistingTests checks that the tests named in the tables of failures exist.
+func TestDocumentsNameExistingTests(t *testing.T) {
 	t.Parallel()
 	declared := map[string]bool{} // by package and name
 	module := os.DirFS(here)

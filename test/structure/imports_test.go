@@ -350,10 +350,10 @@ func TestImports(t *testing.T) {
 	})
 }
 
-// TestTheRunnerHasNoTranslators reads the runner's dependencies from the go tool. Adapters,
+// TestRunnerHasNoTranslators reads the runner's dependencies from the go tool. Adapters,
 // translators and parsers use package agent, so without that package the runner contains none of
 // them; of an agent's own packages it may import those that both halves read.
-func TestTheRunnerHasNoTranslators(t *testing.T) {
+func TestRunnerHasNoTranslators(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ours("cmd/overwinter-runner")).Output()
 	require.NoError(t, err)
@@ -375,8 +375,8 @@ func workerPackages(packages []string) []string {
 	})
 }
 
-// TestImportRulesBite checks each rule with a package that violates each of its bans once.
-func TestImportRulesBite(t *testing.T) {
+// TestForbiddenImportsAreFound checks each rule with a package that violates each of its bans once.
+func TestForbiddenImportsAreFound(t *testing.T) {
 	t.Parallel()
 	for _, rule := range importRules {
 		t.Run(rule.pkg, func(t *testing.T) {

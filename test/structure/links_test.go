@@ -19,9 +19,9 @@ var (
 	notInSlug = regexp.MustCompile(`[^a-z0-9 _-]`)
 )
 
-// TestLinksOfDocumentsLead checks that the targets of links exist: files of the repository, and
+// TestLinksOfDocumentsResolve checks that the targets of links exist: files of the repository, and
 // headings of documents.
-func TestLinksOfDocumentsLead(t *testing.T) {
+func TestLinksOfDocumentsResolve(t *testing.T) {
 	t.Parallel()
 	module := os.DirFS(here)
 	read := func(name string) string {

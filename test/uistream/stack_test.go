@@ -65,8 +65,8 @@ func TestLiveSessions(t *testing.T) {
 	}
 }
 
-// TestARunOutlivesTheAPI kills the api, which dev restarts, while an agent of AG-UI follows a turn.
-func TestARunOutlivesTheAPI(t *testing.T) {
+// TestRunSurvivesAPILoss kills the api, which dev restarts, while an agent of AG-UI follows a turn.
+func TestRunSurvivesAPILoss(t *testing.T) {
 	t.Parallel()
 	api := startSystem(t)
 	programs, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -83,8 +83,8 @@ func TestARunOutlivesTheAPI(t *testing.T) {
 	require.Contains(t, out, "# fail 0")
 }
 
-// TestThePageOfTheDocumentsIsTheTestedOne also checks the page with the TypeScript compiler.
-func TestThePageOfTheDocumentsIsTheTestedOne(t *testing.T) {
+// TestDocumentedPageIsTested also checks the page with the TypeScript compiler.
+func TestDocumentedPageIsTested(t *testing.T) {
 	t.Parallel()
 	document, err := os.ReadFile("../../docs/clients.md")
 	require.NoError(t, err)

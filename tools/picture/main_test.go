@@ -35,7 +35,7 @@ func texts(t *testing.T, svg []byte) (lines []string) {
 	}
 }
 
-func TestDrawKeepsWhatWasPrinted(t *testing.T) {
+func TestDrawKeepsOutput(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("é", columns+1)
 	svg := draw([]line{{comment: "a < b"}, {command: "echo '&'"}, {}, {output: "  indented \"quoted\""}, {output: long}})

@@ -41,7 +41,7 @@ func database(t *testing.T, function string) string {
 	return "file://" + dir
 }
 
-func TestVulnerabilitiesThatAreCalledFail(t *testing.T) {
+func TestCalledVulnerabilitiesFail(t *testing.T) {
 	t.Chdir("../..")
 	var out bytes.Buffer
 	require.Equal(t, exitVulnerable, check(t.Context(), database(t, "ToUpper"), []string{module(t)}, &out), out.String())
@@ -55,7 +55,7 @@ func TestVulnerabilitiesThatAreCalledFail(t *testing.T) {
 	require.Equal(t, exitVulnerable, check(t.Context(), database(t, "Title"), []string{t.TempDir()}, &out), "what cannot be checked is not clean")
 }
 
-func TestADatabaseThatIsAwayIsNoAnswer(t *testing.T) {
+func TestUnavailableDatabaseIsError(t *testing.T) {
 	t.Parallel()
 	broken := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(broken.Close)

@@ -13,7 +13,7 @@ const (
 	integer = enumspb.INDEXED_VALUE_TYPE_INT
 )
 
-func TestAddSearchAttributesKeepsWhatIsThere(t *testing.T) {
+func TestAddSearchAttributesKeepsExisting(t *testing.T) {
 	t.Parallel()
 	before := map[string]string{"Keyword02": "Owner", "Int01": "Tries"}
 	after, changed, err := addSearchAttributes(before, map[string]enumspb.IndexedValueType{

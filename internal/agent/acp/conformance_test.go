@@ -100,17 +100,17 @@ var prompts = agenttest.Prompts{
 }
 
 var cannot = map[string]string{
-	"CallsASubagent": "the protocol has no subagents: theirs are calls like any other",
-	"AsksItsUser":    "the protocol has no questions but for permission",
+	"CallsSubagent": "the protocol has no subagents: theirs are calls like any other",
+	"AsksUser":      "the protocol has no questions but for permission",
 
-	"CallsAToolOfOverwinter":                "the scripted agent starts no servers",
-	"NeedsNoPermissionForToolsOfOverwinter": "the scripted agent starts no servers",
+	"CallsOverwinterTool":             "the scripted agent starts no servers",
+	"OverwinterToolsNeedNoPermission": "the scripted agent starts no servers",
 }
 
 // impatient shortens the model timeout for the scenario whose model never answers.
 func impatient(t *testing.T, launch agent.Launch) *exec.Cmd {
 	t.Helper()
-	if strings.HasSuffix(t.Name(), "GivesUpWhereTheModelFailsForEver") {
+	if strings.HasSuffix(t.Name(), "FailsAfterModelTimeout") {
 		return hasty(t, launch, 2*time.Second)
 	}
 	return command(t, launch)
@@ -131,8 +131,8 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 	})
 }
 
-// TestConformsWithAnAgentThatLoads runs an agent that stores sessions in its own files.
-func TestConformsWithAnAgentThatLoads(t *testing.T) {
+// TestConformsWithLoadingAgent runs an agent that stores sessions in its own files.
+func TestConformsWithLoadingAgent(t *testing.T) {
 	t.Parallel()
 	adapter := scriptedAgent(t, "--load")
 	adapter.profile.Environment[acp.EnvTranscripts] = strings.Join([]string{".scripted/*.json", "../../etc/passwd"}, ":")
@@ -144,6 +144,6 @@ func TestConformsWithAnAgentThatLoads(t *testing.T) {
 func TestConformsInASandbox(t *testing.T) {
 	t.Parallel()
 	sandboxed.Test(t, sandboxed.Options{
-		Adapter: scriptedAgent(t), Suites: []string{"TestConformsToTheAdapterSuite", "TestConformsWithAnAgentThatLoads"},
+		Adapter: scriptedAgent(t), Suites: []string{"TestConformsToTheAdapterSuite", "TestConformsWithLoadingAgent"},
 	})
 }

@@ -66,7 +66,7 @@ func TestAStreamWithoutTheBridge(t *testing.T) {
 	require.Equal(t, usage.Usage{InputTokens: 1, OutputTokens: 2, ToolCalls: 1}, end.Usage)
 }
 
-func TestAStateIsSmall(t *testing.T) {
+func TestStateIsSmall(t *testing.T) {
 	t.Parallel()
 	capture.LongText(t, acp.New(), agent.RunContext{RunID: "run_1"}, `{"overwinter":{"type":"run","runId":"run_1"}}`,
 		func(text string) string {

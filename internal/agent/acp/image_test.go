@@ -11,9 +11,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// TestTheBridgeNamesImagesWhoseBytesTheAgentSays checks that the notebook names images without
+// TestBridgeStoresImagesOfAgent checks that the notebook names images without
 // their bytes, and that the stream contains the bytes.
-func TestTheBridgeNamesImagesWhoseBytesTheAgentSays(t *testing.T) {
+func TestBridgeStoresImagesOfAgent(t *testing.T) {
 	t.Parallel()
 	const pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 	image, ok := conversation.DecodeImage(pixel)

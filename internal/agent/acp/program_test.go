@@ -192,10 +192,10 @@ func TestARealAgentCallsATool(t *testing.T) {
 	}
 }
 
-// TestAnAgentThatRemembers runs OpenCode as an example, with the files in which it keeps its
+// TestAgentWithMemory runs OpenCode as an example, with the files in which it keeps its
 // memory: it asks for permission, responds to an abort, reports that its model fails, and resumes
 // in a home with only those files.
-func TestAnAgentThatRemembers(t *testing.T) {
+func TestAgentWithMemory(t *testing.T) {
 	t.Parallel()
 	bash := func(command string) []modelserver.Call {
 		return []modelserver.Call{{Tool: "bash", Input: map[string]any{"command": command, "description": "Run a command"}}}
@@ -275,7 +275,7 @@ func (k *talk) move(t *testing.T) {
 	k.input.Home = home
 }
 
-func TestWhatGoesWrongIsSaid(t *testing.T) {
+func TestFailuresAreReported(t *testing.T) {
 	t.Parallel()
 	k := begin(t, scriptedAgent(t), agent.LaunchInput{Model: "clever"})
 	got := k.turn(t, "refuse it")
@@ -298,7 +298,7 @@ func TestWhatGoesWrongIsSaid(t *testing.T) {
 	k.requireSame(t)
 }
 
-func TestAnAgentThatEndsIsSaidToHaveEnded(t *testing.T) {
+func TestEndedAgentIsReported(t *testing.T) {
 	t.Parallel()
 	k := begin(t, scriptedAgent(t), agent.LaunchInput{})
 	line, err := k.adapter.Prompt(agent.PromptInput{RunID: session.NewID(session.RunPrefix), Content: "exit"})

@@ -58,9 +58,9 @@ func copyTree(t *testing.T, from, to string) {
 	require.NoError(t, err, "%s", out)
 }
 
-// worksOnInAFork forks the session between its second prompt and its third. The fork has the memory
+// continuesInFork forks the session between its second prompt and its third. The fork has the memory
 // and the files of that point, and the original continues as if it had not been forked.
-func worksOnInAFork(t *testing.T, b *bench) {
+func continuesInFork(t *testing.T, b *bench) {
 	b.turn(t, b.Prompts.Hello)
 	b.turn(t, b.Prompts.WriteFile)
 	file := filepath.Join(b.workspace, "of-the-second-prompt.txt") // not every agent has tools

@@ -31,39 +31,39 @@ var scenarios = []struct {
 	run  func(*testing.T, *bench)
 	in   place
 }{
-	{"SaysWhatItIs", saysWhatItIs, alone},
+	{"DescribesItself", describesItself, alone},
 	{"AnswersHello", answersHello, shared},
-	{"IsGivenANote", isGivenANote, alone},
-	{"WritesAFileWithATool", writesAFile, shared},
-	{"ReportsAFailingTool", reportsAFailingTool, shared},
+	{"ReceivesNote", receivesNote, alone},
+	{"WritesFileWithTool", writesAFile, shared},
+	{"ReportsFailingTool", reportsAFailingTool, shared},
 	{"Thinks", thinks, shared},
-	{"CallsASubagent", callsASubagent, alone},
+	{"CallsSubagent", callsASubagent, alone},
 	{"ServesManyPromptsInOneProcess", servesManyPrompts, shared},
-	{"IsInterruptedInText", interruptedInText, shared},
-	{"IsInterruptedInATool", interruptedInATool, shared},
-	{"IsKilledInText", killedInText, alone},
-	{"IsKilledInATool", killedInATool, alone},
-	{"CountsAsAbortedWhenTheRunnerHadToKillIt", killedForAnAbort, alone},
-	{"ResumesFromItsTranscriptAlone", resumes, alone},
-	{"RunsAPromptDeliveredTwiceOnce", deliveredTwice, alone},
-	{"CutsWhatIsOpen", cuts, shared},
-	{"GoesBackToBeforeAPrompt", goesBack, alone},
-	{"WorksOnInAFork", worksOnInAFork, alone},
+	{"InterruptedInText", interruptedInText, shared},
+	{"InterruptedInTool", interruptedInATool, shared},
+	{"KilledInText", killedInText, alone},
+	{"KilledInTool", killedInATool, alone},
+	{"AbortedIfKilledByRunner", killedForAnAbort, alone},
+	{"ResumesFromTranscript", resumes, alone},
+	{"RepeatedDeliveryRunsOnce", deliveredTwice, alone},
+	{"CutEndsOpenBlocks", cuts, shared},
+	{"RevertsToBeforePrompt", revertsToBeforePrompt, alone},
+	{"ContinuesInFork", continuesInFork, alone},
 	{"CallsToolsInParallel", callsToolsInParallel, shared},
-	{"DoesWhatItIsAllowed", doesWhatItIsAllowed, alone},
-	{"LeavesWhatItIsDenied", leavesWhatItIsDenied, alone},
-	{"AsksItsUser", asksItsUser, alone},
-	{"CallsAToolOfOverwinter", callsATool, alone},
-	{"NeedsNoPermissionForToolsOfOverwinter", callsAToolWithoutAsking, alone},
-	{"TakesAPromptInItsTurn", takesAPrompt, shared},
-	{"LosesNoPromptThatComesAtTheEndOfItsTurn", takesALatePrompt, shared},
-	{"DiesWithAPromptForItsTurn", diesWithAPrompt, alone},
-	{"SaysThatTheModelRefuses", saysThatTheModelRefuses, shared},
-	{"SaysThatItsKeyIsRefused", saysThatItsKeyIsRefused, alone},
-	{"GivesUpWhereTheModelFailsForEver", givesUp, alone},
+	{"RunsAllowedTool", runsAllowedTool, alone},
+	{"SkipsDeniedTool", skipsDeniedTool, alone},
+	{"AsksUser", asksItsUser, alone},
+	{"CallsOverwinterTool", callsATool, alone},
+	{"OverwinterToolsNeedNoPermission", callsAToolWithoutAsking, alone},
+	{"AcceptsPromptDuringTurn", acceptsPrompt, shared},
+	{"KeepsPromptAtTurnEnd", keepsLatePrompt, shared},
+	{"DiesWithPromptForTurn", diesWithAPrompt, alone},
+	{"ReportsModelRefusal", reportsModelRefusal, shared},
+	{"ReportsRefusedKey", reportsRefusedKey, alone},
+	{"FailsAfterModelTimeout", failsAfterModelTimeout, alone},
 }
 
-func saysWhatItIs(t *testing.T, b *bench) {
+func describesItself(t *testing.T, b *bench) {
 	d := b.Adapter.Describe()
 	require.Equal(t, b.Adapter.Name(), d.Name)
 	require.NotEmpty(t, d.Title)
@@ -82,9 +82,9 @@ func saysWhatItIs(t *testing.T, b *bench) {
 	}
 }
 
-// isGivenANote sends a prompt with a note: the turn is the same as without it, and neither the
+// receivesNote sends a prompt with a note: the turn is the same as without it, and neither the
 // conversation nor the parsed transcript shows the note as written by a person.
-func isGivenANote(t *testing.T, b *bench) {
+func receivesNote(t *testing.T, b *bench) {
 	b.note = "The file lost.txt was not restored."
 	answersHello(t, b)
 	b.note = ""
@@ -333,7 +333,7 @@ func callsToolsInParallel(t *testing.T, b *bench) {
 // asking are permissions that make the agent ask before it acts.
 var asking = permission.Rules{Default: permission.Ask}
 
-func doesWhatItIsAllowed(t *testing.T, b *bench) {
+func runsAllowedTool(t *testing.T, b *bench) {
 	b.permissions = asking
 	b.answer = func(agent.Question) agent.Answer {
 		require.NoFileExists(t, filepath.Join(b.workspace, FileName), "it did not wait for the answer")
@@ -350,7 +350,7 @@ func doesWhatItIsAllowed(t *testing.T, b *bench) {
 	b.check(t)
 }
 
-func leavesWhatItIsDenied(t *testing.T, b *bench) {
+func skipsDeniedTool(t *testing.T, b *bench) {
 	b.permissions = asking
 	b.answer = func(agent.Question) agent.Answer {
 		return agent.Answer{Decision: agent.DecisionReject, Message: refusal}
@@ -397,18 +397,18 @@ func (b *bench) asked(t *testing.T, r *run, kind agent.QuestionKind) agent.Quest
 	return q
 }
 
-func saysThatTheModelRefuses(t *testing.T, b *bench) {
+func reportsModelRefusal(t *testing.T, b *bench) {
 	require.Nil(t, b.fails(t, b.Prompts.Refused).end.Unauthorized)
 }
 
-// saysThatItsKeyIsRefused runs prompts with a key that the model API does not accept.
-func saysThatItsKeyIsRefused(t *testing.T, b *bench) {
+// reportsRefusedKey runs prompts with a key that the model API does not accept.
+func reportsRefusedKey(t *testing.T, b *bench) {
 	for _, content := range []string{b.Prompts.Unauthorized, b.Prompts.Forbidden} {
 		require.NotNil(t, b.fails(t, content).end.Unauthorized)
 	}
 }
 
-func givesUp(t *testing.T, b *bench) {
+func failsAfterModelTimeout(t *testing.T, b *bench) {
 	b.fails(t, b.Prompts.Endless)
 }
 
@@ -487,9 +487,9 @@ func count(r *run, kind conversation.EventType) int {
 	return n
 }
 
-// goesBack reverts the agent to its state before its second prompt: its transcript has the first
+// revertsToBeforePrompt reverts the agent to its state before its second prompt: its transcript has the first
 // turn unchanged, and a new process knows nothing of the later turns.
-func goesBack(t *testing.T, b *bench) {
+func revertsToBeforePrompt(t *testing.T, b *bench) {
 	reverter, ok := b.Adapter.(agent.Reverter)
 	if !ok {
 		require.NotContains(t, b.Adapter.Describe().Capabilities, "revert")

@@ -41,9 +41,9 @@ func (b *bench) steerer(t *testing.T) {
 	}
 }
 
-// takesAPrompt sends the agent a prompt while its turn runs a tool. The agent must accept it once,
+// acceptsPrompt sends the agent a prompt while its turn runs a tool. The agent must accept it once,
 // in the same turn and after the tool.
-func takesAPrompt(t *testing.T, b *bench) {
+func acceptsPrompt(t *testing.T, b *bench) {
 	b.steerer(t)
 	r := b.begin(t, b.Prompts.Steerable)
 	b.until(t, r, "a tool", isRunningTool)
@@ -68,9 +68,9 @@ func takesAPrompt(t *testing.T, b *bench) {
 	b.check(t)
 }
 
-// takesALatePrompt sends the agent a prompt after it has printed the end of its turn. The turn must
+// keepsLatePrompt sends the agent a prompt after it has printed the end of its turn. The turn must
 // not end before the agent has accepted the prompt, or declined it without a trace.
-func takesALatePrompt(t *testing.T, b *bench) {
+func keepsLatePrompt(t *testing.T, b *bench) {
 	b.steerer(t)
 	r := b.begin(t, b.Prompts.Hello)
 	early, err := b.Adapter.NewTranslator(r.context, nil)

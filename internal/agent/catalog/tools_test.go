@@ -34,9 +34,9 @@ func launched(t *testing.T, a agent.Adapter, in agent.LaunchInput) string {
 	return text
 }
 
-// TestNothingOfTheToolsIsLeftWhereTheyAreOff checks that an agent without overwinter's tools is
+// TestDisabledToolsLeaveNoTrace checks that an agent without overwinter's tools is
 // configured with no MCP servers except those of its profile.
-func TestNothingOfTheToolsIsLeftWhereTheyAreOff(t *testing.T) {
+func TestDisabledToolsLeaveNoTrace(t *testing.T) {
 	t.Parallel()
 	tools := []string{"/opt/overwinter/bin/overwinter-runner", "tools"}
 	encoded, err := json.Marshal(tools)

@@ -47,7 +47,7 @@ func TestLaunchNamesTheSessionByTheUUIDInItsID(t *testing.T) {
 	}
 }
 
-func TestLaunchRefusesWhatCannotWork(t *testing.T) {
+func TestLaunchRejectsInvalidConfiguration(t *testing.T) {
 	t.Parallel()
 	good := agent.LaunchInput{SessionID: testSession, Home: "/root", Workspace: "/workspace"}
 	for message, change := range map[string]func(*agent.LaunchInput){
@@ -75,7 +75,7 @@ func TestAPromptHasTheSameUUIDWheneverItIsDelivered(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestAnswersSayWhatTheAgentUnderstands(t *testing.T) {
+func TestAnswersUseAgentFormat(t *testing.T) {
 	t.Parallel()
 	asked := agent.Question{
 		ID: "q1", Kind: agent.Permission, ToolName: "Bash", Input: json.RawMessage(`{"command":"ls"}`),

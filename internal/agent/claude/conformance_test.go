@@ -56,7 +56,7 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 		Command: func(t *testing.T, launch agent.Launch) *exec.Cmd {
 			t.Helper()
 			cmd := command(t, models, launch)
-			if !strings.HasSuffix(t.Name(), "SaysThatItsKeyIsRefused") { // that scenario must not depend on the retry limit
+			if !strings.HasSuffix(t.Name(), "ReportsRefusedKey") { // that scenario must not depend on the retry limit
 				cmd.Env = append(cmd.Env, "CLAUDE_CODE_MAX_RETRIES=2") // the default of ten takes minutes
 			}
 			return cmd

@@ -81,9 +81,9 @@ func TestFoldersOfDirectoriesAreNamedAsTheProgramDoes(t *testing.T) {
 	}
 }
 
-// TestWhatASandboxAllowedIsNotAllowedOnAMachine checks that the permission mode of the sandbox is
+// TestSandboxPermissionsAreNotMovedToMachine checks that the permission mode of the sandbox is
 // removed, because the program would resume in it.
-func TestWhatASandboxAllowedIsNotAllowedOnAMachine(t *testing.T) {
+func TestSandboxPermissionsAreNotMovedToMachine(t *testing.T) {
 	t.Parallel()
 	m := agenttest.Machine(t, nil)
 	const where = "/root/.claude/projects/-workspace/"

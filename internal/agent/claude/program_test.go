@@ -86,7 +86,7 @@ func (p *cli) agree(t *testing.T) {
 	require.Empty(t, cmp.Diff(capture.Lines(parsed), capture.Lines(streamed)), "- parsed, + streamed")
 }
 
-func TestAsksBeforeItActs(t *testing.T) {
+func TestPermissionIsRequested(t *testing.T) {
 	t.Parallel()
 	p := start(t, asking, map[string][]modelserver.Step{
 		"touch": {
@@ -116,7 +116,7 @@ func TestAsksBeforeItActs(t *testing.T) {
 	p.agree(t)
 }
 
-func TestAsksTheUser(t *testing.T) {
+func TestUserQuestionIsAsked(t *testing.T) {
 	t.Parallel()
 	p := start(t, asking, map[string][]modelserver.Step{
 		"ask": {{Calls: []modelserver.Call{modelserver.Ask("Which colour?", "Red", "Blue")}}, {Text: "Thank you."}},
@@ -129,7 +129,7 @@ func TestAsksTheUser(t *testing.T) {
 	p.agree(t)
 }
 
-func TestReportsHowTheModelsServerFails(t *testing.T) {
+func TestModelServerFailuresAreReported(t *testing.T) {
 	t.Parallel()
 	p := start(t, permission.Rules{}, map[string][]modelserver.Step{
 		"refused":    {{Status: 400}},
@@ -154,7 +154,7 @@ func TestReportsHowTheModelsServerFails(t *testing.T) {
 	p.agree(t)
 }
 
-func TestSurvivesACutConnection(t *testing.T) {
+func TestLostModelConnectionIsRetried(t *testing.T) {
 	t.Parallel()
 	p := start(t, permission.Rules{}, map[string][]modelserver.Step{
 		"cut": {{Text: strings.Repeat("word ", 40), Cut: true, Pause: 5 * time.Millisecond}},
@@ -194,7 +194,7 @@ func TestRunsToolsAndSubagentsSideBySide(t *testing.T) {
 	p.agree(t)
 }
 
-func TestRemembersWhatItCompacted(t *testing.T) {
+func TestCompactedConversationIsRemembered(t *testing.T) {
 	t.Parallel()
 	p := start(t, permission.Rules{}, map[string][]modelserver.Step{"hello": {{Text: "Hello."}}, "recall": {{Recall: true}}})
 	p.turn(t, "{{hello}} to the zebra")
@@ -213,7 +213,7 @@ func TestRemembersWhatItCompacted(t *testing.T) {
 	p.agree(t)
 }
 
-func TestStartsFreshWhereNothingIsLeftToResume(t *testing.T) {
+func TestStartsFreshWithoutTranscript(t *testing.T) {
 	t.Parallel()
 	for name, left := range map[string]string{
 		"no transcript":     "",

@@ -199,7 +199,7 @@ func TestUsageOfAnySizeIsCounted(t *testing.T) {
 	}
 }
 
-func TestWhatWasUnderWayBeforeDoesNotEndATurn(t *testing.T) {
+func TestEarlierWorkDoesNotEndTurn(t *testing.T) {
 	t.Parallel()
 	id := ours(t)
 	p := play(t, testRun, true, idle, system, done, lifecycle("another", "completed"), idle)
@@ -236,7 +236,7 @@ func TestAKnownPromptIsContinued(t *testing.T) {
 	}
 }
 
-func TestALongTextDoesNotMakeALargeState(t *testing.T) {
+func TestStateOfLongTextIsSmall(t *testing.T) {
 	t.Parallel()
 	tr, err := claude.New().NewTranslator(testRun, nil)
 	require.NoError(t, err)
@@ -297,7 +297,7 @@ func TestUnacknowledgedInputIsKept(t *testing.T) {
 	require.Empty(t, unacknowledged)
 }
 
-func TestAPromptThatIsOnlyEverAcknowledgedHasAnUnknownOutcome(t *testing.T) {
+func TestAcknowledgedPromptWithoutResultIsUnknown(t *testing.T) {
 	t.Parallel()
 	lines := []string{acknowledged(ours(t)), idle}
 	for range 8 {
@@ -311,7 +311,7 @@ func TestAPromptThatIsOnlyEverAcknowledgedHasAnUnknownOutcome(t *testing.T) {
 	require.Len(t, p.inputs, 8)
 }
 
-func TestAFailureIsReportedInTheAgentsWords(t *testing.T) {
+func TestFailureKeepsAgentMessage(t *testing.T) {
 	t.Parallel()
 	id := ours(t)
 	for line, want := range map[string]agent.TurnEnd{
@@ -328,7 +328,7 @@ func TestAFailureIsReportedInTheAgentsWords(t *testing.T) {
 	}
 }
 
-func TestAnInterruptThatTakesEffectCancels(t *testing.T) {
+func TestEffectiveInterruptCancels(t *testing.T) {
 	t.Parallel()
 	id := ours(t)
 	var request struct {
@@ -346,7 +346,7 @@ func TestAnInterruptThatTakesEffectCancels(t *testing.T) {
 	require.Equal(t, session.OutcomeCompleted, play(t, testRun, true, append(begin, answer("interrupt-run_2", "success"), idle)...).end.Outcome)
 }
 
-func TestAProcessThatEndsEndsItsTurn(t *testing.T) {
+func TestProcessExitEndsTurn(t *testing.T) {
 	t.Parallel()
 	for report, want := range map[string]agent.TurnEnd{
 		`{"code":1,"stderr":"no key"}`:   {Outcome: session.OutcomeFailed, Reason: session.ReasonAgentCrashed},
@@ -368,7 +368,7 @@ func TestAProcessThatEndsEndsItsTurn(t *testing.T) {
 	}
 }
 
-func TestALineThatIsNotUnderstoodIsKept(t *testing.T) {
+func TestUnknownLineIsKept(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{`{"type":"of the future","x":1}`, `{`, `"text"`, `{"type":"system","subtype":"new"}`, "\xff", `{"type":"user"`} {
 		p := play(t, testRun, true, line)
@@ -416,7 +416,7 @@ func TestTitlesAreReportedFromTheMirror(t *testing.T) {
 	require.Equal(t, []conversation.Event{{Type: conversation.EventTitle, At: capture.Begun, Data: conversation.Title{Title: "On whales"}}}, p.events)
 }
 
-func TestAMessageThatIsNotRepeatedIsTakenFromTheMirror(t *testing.T) {
+func TestUnrepeatedMessageIsReadFromTranscript(t *testing.T) {
 	t.Parallel()
 	mirror := `{"type":"transcript_mirror","entries":[` +
 		`{"type":"user","uuid":"u1","isSidechain":false,"message":{"role":"user","content":"hello"}},` +
@@ -432,7 +432,7 @@ func TestAMessageThatIsNotRepeatedIsTakenFromTheMirror(t *testing.T) {
 	require.Len(t, p.events, 4, "each once")
 }
 
-func TestAMessageThatBecameAPartOfTheNextIsShownOnce(t *testing.T) {
+func TestMergedMessageIsShownOnce(t *testing.T) {
 	t.Parallel()
 	p := play(t, testRun, true, lifecycle("u1", "queued"), lifecycle("u2", "queued"), system, acknowledged("u1"),
 		lifecycle("u1", "started"), lifecycle("u2", "started"),
@@ -441,7 +441,7 @@ func TestAMessageThatBecameAPartOfTheNextIsShownOnce(t *testing.T) {
 	require.Equal(t, "one\n\ntwo", p.blocks()[0].Content)
 }
 
-func TestWhatAnAttemptWroteIsRemoved(t *testing.T) {
+func TestTextOfFailedAttemptIsRemoved(t *testing.T) {
 	t.Parallel()
 	start := func(id string) string {
 		return fmt.Sprintf(`{"type":"stream_event","event":{"type":"message_start","message":{"id":%q}}}`, id)
@@ -529,10 +529,10 @@ func TestLongTextIsTranslatedInLinearTime(t *testing.T) {
 	require.Equal(t, 16000, bytes.Count([]byte(text), []byte("word ")))
 }
 
-// TestImagesOfResultsThatWaitAreHandedOverAtOnce checks a result that arrives before its message is
+// TestImagesOfPendingResultsAreHandedOver checks a result that arrives before its message is
 // complete. The result is held, and its block may be shown by a later translator, which has only
 // the name of the image.
-func TestImagesOfResultsThatWaitAreHandedOverAtOnce(t *testing.T) {
+func TestImagesOfPendingResultsAreHandedOver(t *testing.T) {
 	t.Parallel()
 	const pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 	message := func(rest string) string {

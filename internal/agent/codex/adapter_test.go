@@ -51,7 +51,7 @@ func TestLaunchStartsTheBridge(t *testing.T) {
 	require.Equal(t, "/root", third.Env["HOME"], "a profile does not move the agent's home")
 }
 
-func TestLaunchRefusesWhatCannotWork(t *testing.T) {
+func TestLaunchRejectsInvalidConfiguration(t *testing.T) {
 	t.Parallel()
 	good := agent.LaunchInput{SessionID: "ses_1", Home: "/root", Workspace: "/workspace"}
 	for message, change := range map[string]func(*agent.LaunchInput){

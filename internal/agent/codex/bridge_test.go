@@ -39,7 +39,7 @@ func children(t *testing.T, pid int) []int {
 	return pids
 }
 
-func TestTheBridgeReportsThatTheAgentHasDied(t *testing.T) {
+func TestBridgeReportsAgentDeath(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{"hello": {{Text: "Hello."}}})
 	p.turn(t, "{{hello}}", nil)
@@ -79,7 +79,7 @@ func zombie(pid int) bool {
 	return err != nil || bytes.Contains(data, []byte(") Z "))
 }
 
-func TestAThreadIsFoundWithoutANotebook(t *testing.T) {
+func TestThreadIsFoundWithoutNotebook(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: newest}, map[string][]modelserver.Step{
 		"delegate": {{Calls: []modelserver.Call{modelserver.Spawn("helper", "{{child}}")}}, {Text: "It is at work."}},
@@ -96,7 +96,7 @@ func TestAThreadIsFoundWithoutANotebook(t *testing.T) {
 	p.Close(t)
 }
 
-func TestALostThreadIsStartedAgain(t *testing.T) {
+func TestLostThreadIsRestarted(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{"recall": {{Recall: true}}})
 	p.turn(t, "{{recall}} first", nil)
@@ -110,7 +110,7 @@ func TestALostThreadIsStartedAgain(t *testing.T) {
 	p.Close(t)
 }
 
-func TestTheBridgeRefusesWhatItCannotDo(t *testing.T) {
+func TestBridgeRejectsUnsupportedRequests(t *testing.T) {
 	t.Setenv("CODEX_HOME", t.TempDir())
 	var stderr bytes.Buffer
 	run := func(args ...string) int {

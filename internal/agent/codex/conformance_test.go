@@ -90,9 +90,9 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 			t.Helper()
 			model := plain
 			switch path.Base(t.Name()) {
-			case "CallsASubagent":
+			case "CallsSubagent":
 				model = newest
-			case "CallsAToolOfOverwinter", "NeedsNoPermissionForToolsOfOverwinter":
+			case "CallsOverwinterTool", "OverwinterToolsNeedNoPermission":
 				model = old // other models must first search for the tools of servers
 			}
 			return command(t, models, launch, "--model", model, "--model-timeout", "2s")

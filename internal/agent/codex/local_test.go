@@ -131,9 +131,9 @@ func TestTheThreadOfTheNotebookIsTheMainOne(t *testing.T) {
 	require.Equal(t, localThread, id)
 }
 
-// TestWhatASandboxAllowedIsNotAllowedOnAMachine uses a rollout that the agent may have written
+// TestSandboxPermissionsAreNotMovedToMachine uses a rollout that the agent may have written
 // itself.
-func TestWhatASandboxAllowedIsNotAllowedOnAMachine(t *testing.T) {
+func TestSandboxPermissionsAreNotMovedToMachine(t *testing.T) {
 	t.Parallel()
 	name, data := rolloutOf(localThread, "", "/workspace", "overwinter")
 	data = strings.Replace(data, `"runtime_workspace_roots":["/workspace/sub"]`, `"runtime_workspace_roots":["/workspace/sub","/home/ada/.ssh"]`, 1) +

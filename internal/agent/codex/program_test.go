@@ -96,7 +96,7 @@ func (p *cli) agree(t *testing.T) {
 
 var asking = permission.Rules{Default: permission.Ask}
 
-func TestAnAnswerHoldsAsLongAsItSays(t *testing.T) {
+func TestAnswerAppliesForItsScope(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Permissions: asking, Model: plain}, map[string][]modelserver.Step{
 		"touch": {{Calls: []modelserver.Call{modelserver.Exec("touch permitted && echo touched")}}, {Text: "So be it."}},
@@ -115,7 +115,7 @@ func TestAnAnswerHoldsAsLongAsItSays(t *testing.T) {
 	p.agree(t)
 }
 
-func TestAToolThatIsDeniedIsTakenAway(t *testing.T) {
+func TestDeniedToolIsRemoved(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{
 		Model: plain, Permissions: permission.Rules{Tools: map[string]permission.Policy{"exec_command": permission.Deny, "web_search": permission.Deny}},
@@ -199,9 +199,9 @@ func TestAnInterruptReachesSubagents(t *testing.T) {
 	p.agree(t)
 }
 
-// TestAnInterruptReachesASubagentThatWorksAlone interrupts a run whose main turn has no more
+// TestInterruptReachesBackgroundSubagent interrupts a run whose main turn has no more
 // output, but which has not ended.
-func TestAnInterruptReachesASubagentThatWorksAlone(t *testing.T) {
+func TestInterruptReachesBackgroundSubagent(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: newest}, map[string][]modelserver.Step{
 		"delegate": {{Calls: []modelserver.Call{modelserver.Spawn("helper", "{{child}}")}}, {Text: "It is at work."}},
@@ -238,7 +238,7 @@ func TestAnInterruptMayComeAtOnce(t *testing.T) {
 	p.agree(t)
 }
 
-func TestWhatRunsInTheBackgroundIsNotWaitedFor(t *testing.T) {
+func TestBackgroundProcessesAreNotAwaited(t *testing.T) {
 	t.Parallel()
 	run := modelserver.Call{Tool: "exec_command", Input: map[string]any{"cmd": "while [ ! -e stop ]; do sleep 0.05; done; echo stopped > done", "yield_time_ms": 250}}
 	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{
@@ -257,7 +257,7 @@ func TestWhatRunsInTheBackgroundIsNotWaitedFor(t *testing.T) {
 	p.agree(t)
 }
 
-func TestAModelThatGivesNoAnswerFailsTheTurn(t *testing.T) {
+func TestUnresponsiveModelFailsTurn(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{
 		"endless": {{Status: 503}}, "hello": {{Text: "Hello."}},
@@ -269,7 +269,7 @@ func TestAModelThatGivesNoAnswerFailsTheTurn(t *testing.T) {
 	p.agree(t)
 }
 
-func TestAKeyThatIsRefusedIsNotTriedForLong(t *testing.T) {
+func TestRefusedKeyFailsTurnQuickly(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{
 		"refused": {{Status: 401}}, "endless": {{Status: 503}},
@@ -320,7 +320,7 @@ func serveTool(stdin io.Reader, stdout io.Writer) {
 	}
 }
 
-func TestReadsItsProfile(t *testing.T) {
+func TestProfileIsApplied(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -361,7 +361,7 @@ func TestReadsItsProfile(t *testing.T) {
 	p.agree(t)
 }
 
-func TestContinuesWhatWasInterrupted(t *testing.T) {
+func TestInterruptedTurnIsContinued(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{
 		"long":  {{Text: "First.", Calls: []modelserver.Call{modelserver.Exec(scripted.UntilKilled)}}, {Text: "That was cut short."}},

@@ -24,7 +24,7 @@ func TestExec(t *testing.T) {
 	})
 }
 
-func TestLongOutputIsWhatTheRolloutKeeps(t *testing.T) {
+func TestLongOutputMatchesRollout(t *testing.T) {
 	t.Parallel()
 	const mark = `\n... command output truncated for persistence ...\n`
 	for name, c := range map[string]struct{ said, want string }{

@@ -49,7 +49,7 @@ func (p *cli) revert(t *testing.T, run string) []transcript.File {
 	return reverted.Files
 }
 
-func TestTheModelDoesNotGetWhatIsReverted(t *testing.T) {
+func TestRevertedPromptsAreNotSentToModel(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: newest}, map[string][]modelserver.Step{
 		"delegate": {{Calls: []modelserver.Call{modelserver.Spawn("helper", "{{child}}")}}, {Text: "It is at work."}},
@@ -77,7 +77,7 @@ func TestTheModelDoesNotGetWhatIsReverted(t *testing.T) {
 	p.agree(t)
 }
 
-func TestRevertedToItsBeginningItStartsFresh(t *testing.T) {
+func TestRevertToBeginningStartsFresh(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{"recall": {{Recall: true}}})
 	p.turn(t, "{{recall}} first", nil)

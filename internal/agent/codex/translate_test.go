@@ -114,7 +114,7 @@ func TestUsageOfManySubagentsIsCounted(t *testing.T) {
 	require.Equal(t, usage.Usage{InputTokens: 120*1000 + 40, OutputTokens: 60*1000 + 20, CostUnknown: true}, got.end.Usage)
 }
 
-func TestHowATurnEnds(t *testing.T) {
+func TestTurnOutcomes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		lines   []string

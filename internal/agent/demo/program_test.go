@@ -234,7 +234,7 @@ func TestRunsACommandInTheWorkspace(t *testing.T) {
 	require.True(t, result.IsError)
 }
 
-func TestCutsLongOutputAndSaysSo(t *testing.T) {
+func TestLongOutputIsTruncated(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	events, _ := translated(t, "r1", s.play(t, "r1", "$ head -c 200000 /dev/zero | tr '\\0' x"))
@@ -244,7 +244,7 @@ func TestCutsLongOutputAndSaysSo(t *testing.T) {
 	require.Zero(t, out.ExitCode)
 }
 
-func TestDoesNotWaitForWhatACommandLeavesRunning(t *testing.T) {
+func TestBackgroundProcessesDoNotDelayTurn(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	began := time.Now()
@@ -302,7 +302,7 @@ func TestContinuesWhenASubagentFails(t *testing.T) {
 	require.Equal(t, `"subagent mallory: hi"`, string(c.Threads[0].Blocks[4].Output))
 }
 
-func TestRecallsFromTheFileAlone(t *testing.T) {
+func TestRecallNeedsOnlyTranscript(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	answer := func(run string) string {
@@ -355,7 +355,7 @@ func TestContinuesAfterATruncatedTranscript(t *testing.T) {
 	}
 }
 
-func TestSplitsLongSpeechSoThatStateStaysSmall(t *testing.T) {
+func TestLongSpeechIsSplit(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	text := strings.TrimSpace(strings.Repeat("word ", 10_000))
@@ -381,7 +381,7 @@ func TestSplitsLongSpeechSoThatStateStaysSmall(t *testing.T) {
 	require.Equal(t, text, said.String())
 }
 
-func TestRefusesWrongArguments(t *testing.T) {
+func TestInvalidArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{}, {"--session", "../x"}, {"--session", "s", "more"}, {"--color"}} {
 		p := demoagent.Agent{Home: t.TempDir(), Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}}
@@ -389,7 +389,7 @@ func TestRefusesWrongArguments(t *testing.T) {
 	}
 }
 
-func TestIgnoresLinesThatAreNoPrompts(t *testing.T) {
+func TestUnknownInputIsIgnored(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	lines, code := s.process(t, "\n{\nnull\n{\"type\":\"user\"}\n{\"type\":\"interrupt\",\"runId\":\"r9\"}\n{\"type\":\"interrupt\"}\n{\"type\":\"answer\"}\n{\"type\":\"answer\",\"uuid\":\"q\",\"decision\":\"once\"}\n"+
@@ -399,7 +399,7 @@ func TestIgnoresLinesThatAreNoPrompts(t *testing.T) {
 	require.Equal(t, session.OutcomeCompleted, end.Outcome)
 }
 
-func TestSaysWhenItsTranscriptCannotBeWritten(t *testing.T) {
+func TestTranscriptWriteErrorIsReported(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	require.NoError(t, os.WriteFile(filepath.Join(s.home, demoformat.RootDir), nil, 0o600))

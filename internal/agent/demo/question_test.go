@@ -247,7 +247,7 @@ var (
 	rejected = agent.Answer{Decision: agent.DecisionReject, Message: "not now"}
 )
 
-func TestAsksBeforeItActs(t *testing.T) {
+func TestPermissionIsRequested(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, permission.Rules{Default: permission.Ask})
 	file := filepath.Join(d.workspace, "f")
@@ -285,7 +285,7 @@ func TestAsksBeforeItActs(t *testing.T) {
 	d.agree(t)
 }
 
-func TestIsAllowedUntilItsProcessEndsOrForGood(t *testing.T) {
+func TestPermissionScopes(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, permission.Rules{Default: permission.Ask})
 	d.turn(t, "$ true\nwrite f: x", forNow, forGood)
@@ -317,7 +317,7 @@ func TestIsAllowedUntilItsProcessEndsOrForGood(t *testing.T) {
 	d.agree(t)
 }
 
-func TestAsksOnlyAboutWhatItsPermissionsDoNotAllow(t *testing.T) {
+func TestAllowedToolsAreNotAsked(t *testing.T) {
 	t.Parallel()
 	ask, allow, deny := permission.Ask, permission.Allow, permission.Deny
 	for name, c := range map[string]struct {
@@ -345,7 +345,7 @@ func TestAsksOnlyAboutWhatItsPermissionsDoNotAllow(t *testing.T) {
 	}
 }
 
-func TestAsksTheUser(t *testing.T) {
+func TestUserQuestionIsAsked(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, permission.Rules{})
 	r := d.prompt(t, "ask: Which colour? | Red | Blue")
@@ -399,7 +399,7 @@ func TestOnlyTheFirstAnswerCounts(t *testing.T) {
 	d.agree(t)
 }
 
-func TestAnInterruptEndsATurnThatWaits(t *testing.T) {
+func TestInterruptEndsWaitingTurn(t *testing.T) {
 	t.Parallel()
 	for name, content := range map[string]string{
 		"permission": "$ echo never >f\nnot reached",
@@ -431,7 +431,7 @@ func TestAnInterruptEndsATurnThatWaits(t *testing.T) {
 	}
 }
 
-func TestAProcessThatEndsWaitsNoMore(t *testing.T) {
+func TestProcessExitEndsQuestion(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, permission.Rules{Default: permission.Ask})
 	r := d.prompt(t, "write f: never")
@@ -460,7 +460,7 @@ func TestAProcessThatEndsWaitsNoMore(t *testing.T) {
 	d.agree(t)
 }
 
-func TestRefusesAnswersThatDoNotFit(t *testing.T) {
+func TestInvalidAnswersAreRefused(t *testing.T) {
 	t.Parallel()
 	asked := agent.Question{ID: "q", Kind: agent.Permission, ToolName: "shell"}
 	inquiry := agent.Question{ID: "q", Kind: agent.Inquiry, Inquiries: []agent.InquiryItem{{Question: "Well?"}}}

@@ -62,7 +62,7 @@ func TestContinuesFromAnyStateWithTheSameEvents(t *testing.T) {
 	})
 }
 
-func TestEndsATurnWhoseProcessEnded(t *testing.T) {
+func TestProcessExitEndsTurnInTranslator(t *testing.T) {
 	t.Parallel()
 	running := newStage(t).play(t, "r1", "sleep 0s\nhello")[:4] // the tool is running
 	for report, want := range map[string]agent.TurnEnd{
@@ -84,7 +84,7 @@ func TestEndsATurnWhoseProcessEnded(t *testing.T) {
 	}
 }
 
-func TestClosesWhatASubagentHadOpenBeforeTheSubagent(t *testing.T) {
+func TestSubagentBlocksCloseBeforeSubagent(t *testing.T) {
 	t.Parallel()
 	fs := newStage(t).play(t, "r1", "subagent bob: one two three")
 	fs = slices.DeleteFunc(fs, func(f agent.Frame) bool { return f.No > 6 }) // stopped after two words
@@ -117,7 +117,7 @@ func TestACrashReportsTheEndOfStderr(t *testing.T) {
 	require.Less(t, len(problem.Message), 2*maxRaw)
 }
 
-func TestWhatFollowsTheEndIsIgnored(t *testing.T) {
+func TestLinesAfterEndAreIgnored(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	first := s.play(t, "r1", "hello")
@@ -129,7 +129,7 @@ func TestWhatFollowsTheEndIsIgnored(t *testing.T) {
 	require.Equal(t, session.OutcomeCompleted, end.Outcome)
 }
 
-func TestLinesOfAnotherRunMeanNothing(t *testing.T) {
+func TestLinesOfAnotherRunAreIgnored(t *testing.T) {
 	t.Parallel()
 	events, end := translated(t, "r2", newStage(t).play(t, "r1", "hello"))
 	require.Empty(t, events)
@@ -151,7 +151,7 @@ func TestKeepsTheBeginningOfALineItDoesNotUnderstand(t *testing.T) {
 	require.Less(t, len(b.Message), maxRaw+8)
 }
 
-func TestAStateThatIsNotOursIsAnError(t *testing.T) {
+func TestForeignStateIsError(t *testing.T) {
 	t.Parallel()
 	_, err := Adapter{}.NewTranslator(agent.RunContext{RunID: "r1"}, []byte("{"))
 	require.ErrorContains(t, err, "r1")
@@ -173,7 +173,7 @@ func TestAPromptOfOneRunAlwaysHasOneUUID(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestLaunchRefusesWhatWouldLeaveItsDirectory(t *testing.T) {
+func TestLaunchRejectsPathsOutsideDirectory(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"", "..", "a/b", "*", "[a]"} {
 		_, err := Adapter{}.Launch(agent.LaunchInput{SessionID: id, Home: "/h", Workspace: "/w"})
@@ -196,7 +196,7 @@ func TestLaunchRefusesWhatWouldLeaveItsDirectory(t *testing.T) {
 	}, l)
 }
 
-func TestParseKeepsSubagentsWhoseCallIsLost(t *testing.T) {
+func TestParseKeepsSubagentsWithoutCall(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.play(t, "r1", everything)

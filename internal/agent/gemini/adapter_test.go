@@ -61,7 +61,7 @@ func TestLaunchStartsTheBridgeWithTheProgram(t *testing.T) {
 	require.Equal(t, map[string]any{"httpUrl": "https://mcp.example", "headers": map[string]any{"X": "y"}}, settings.Servers["web"])
 }
 
-func TestLaunchRefusesWhatCannotWork(t *testing.T) {
+func TestLaunchRejectsInvalidConfiguration(t *testing.T) {
 	t.Parallel()
 	for message, in := range map[string]agent.LaunchInput{
 		"cannot name":        {SessionID: "../x", Home: "/root", Workspace: "/workspace"},

@@ -82,14 +82,14 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 		Command: func(t *testing.T, launch agent.Launch) *exec.Cmd {
 			t.Helper()
 			silence := geminibridge.DefaultTimeout
-			if strings.HasSuffix(t.Name(), "GivesUpWhereTheModelFailsForEver") {
+			if strings.HasSuffix(t.Name(), "FailsAfterModelTimeout") {
 				silence = 3 * time.Second
 			}
 			return command(t, models, launch, "--model-timeout", silence.String())
 		},
 		Prompts: scripted.Prompts,
 		Cannot: map[string]string{
-			"AsksItsUser": "over ACP the program asks for permission alone",
+			"AsksUser": "over ACP the program asks for permission alone",
 		},
 		KillLosesText: true,
 		Unknown: []string{

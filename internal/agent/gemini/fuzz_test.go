@@ -33,7 +33,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func TestAStateIsSmall(t *testing.T) {
+func TestStateIsSmall(t *testing.T) {
 	t.Parallel()
 	capture.LongText(t, gemini.New(), testRun, `{"overwinter":{"type":"prompt","runId":"run_1","data":{"at":"2026-11-21T00:00:00Z","content":"x"}}}`,
 		func(text string) string { return chunk("agent_message_chunk", text) },

@@ -155,9 +155,9 @@ func serveMCP(r io.Reader, w io.Writer) int {
 	}
 }
 
-// TestALoadedSessionIsRememberedRightAndAsksNothing checks that each call appears once, after the
+// TestLoadedSessionKeepsMemoryWithoutQuestions checks that each call appears once, after the
 // answer that made it, and that earlier permissions still apply.
-func TestALoadedSessionIsRememberedRightAndAsksNothing(t *testing.T) {
+func TestLoadedSessionKeepsMemoryWithoutQuestions(t *testing.T) {
 	t.Parallel()
 	p := start(t, map[string][]modelserver.Step{
 		"two": {
@@ -186,9 +186,9 @@ func TestALoadedSessionIsRememberedRightAndAsksNothing(t *testing.T) {
 	p.requireSame(t)
 }
 
-// TestTextIsShownAsItWasSaid covers comments and zero-width characters, which the program does not
+// TestTextIsUnchanged covers comments and zero-width characters, which the program does not
 // store.
-func TestTextIsShownAsItWasSaid(t *testing.T) {
+func TestTextIsUnchanged(t *testing.T) {
 	t.Parallel()
 	const text = "A family \U0001f469\u200d\U0001f469\u200d\U0001f467 and <!-- a comment --> a tail."
 	p := start(t, map[string][]modelserver.Step{

@@ -54,7 +54,7 @@ func TestTextBetweenThoughtsStays(t *testing.T) {
 			chunk("agent_thought_chunk", "two"), chunk("agent_message_chunk", "second "), chunk("agent_message_chunk", "and more"))))
 }
 
-func TestRequestsForTheFilesOfItsClientMeanNothing(t *testing.T) {
+func TestClientFileRequestsAreIgnored(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, translated(t,
 		`{"jsonrpc":"2.0","id":0,"method":"fs/read_text_file","params":{"path":"/workspace/a","sessionId":"s"}}`,
@@ -99,7 +99,7 @@ func TestAChatOfAnOlderReleaseIsOneObject(t *testing.T) {
 	require.Equal(t, want, contents(parsedChat(t, "chats/session-2025-09-01T00-00-s.jsonl", string(line)+"\n")))
 }
 
-func TestARewindRemovesWhatFollows(t *testing.T) {
+func TestRewindRemovesLaterMessages(t *testing.T) {
 	t.Parallel()
 	chat := chatHeader + chatLine("0", "user", "<session_context>x</session_context>") +
 		chatLine("1", "user", "one") + chatLine("2", "gemini", "One.") + chatLine("3", "user", "two") + chatLine("4", "gemini", "Two.")
@@ -117,7 +117,7 @@ func TestARewindRemovesWhatFollows(t *testing.T) {
 	}
 }
 
-func TestWhatTheProgramSendsItselfIsNoPrompt(t *testing.T) {
+func TestAutomaticMessagesAreNotPrompts(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{"user_message: one", "system: System: Potential loop detected."},
 		contents(parsedChat(t, "chats/session-1-s.jsonl", chatHeader+chatLine("1", "user", "one")+

@@ -41,7 +41,7 @@ func kinds(events []conversation.Event) []string {
 	return out
 }
 
-func TestBlocksEndAsTheirTypeSays(t *testing.T) {
+func TestBlocksEndByType(t *testing.T) {
 	t.Parallel()
 	var l ledger.Ledger[*call]
 	events := l.Start(open("", "a"), at)
@@ -67,7 +67,7 @@ func TestTheOldestOfTooManyIsClosed(t *testing.T) {
 	require.Len(t, l.Open, ledger.Max)
 }
 
-func TestAFinalBlockEndsTheOpenOneOrIsShownWhole(t *testing.T) {
+func TestFinalBlockReplacesOpenBlock(t *testing.T) {
 	t.Parallel()
 	var l ledger.Ledger[*call]
 	l.Start(open("sub", "a"), at)

@@ -97,9 +97,9 @@ func TestSessionsMoveByTheProgramOwnCommands(t *testing.T) {
 	require.ErrorIs(t, err, agent.ErrNoMemory)
 }
 
-// TestWhatASandboxAllowedIsNotAllowedOnAMachine checks that permissions are removed, because the
+// TestSandboxPermissionsAreNotMovedToMachine checks that permissions are removed, because the
 // program keeps those of a session that it imports.
-func TestWhatASandboxAllowedIsNotAllowedOnAMachine(t *testing.T) {
+func TestSandboxPermissionsAreNotMovedToMachine(t *testing.T) {
 	t.Parallel()
 	const last = "msg_ffffffffff00UILa1r1OzJ99Hb"
 	export := `{"overwinter":true,"info":{"id":"` + localMain + `","permission":[{"permission":"*","pattern":"*","action":"allow"},{"permission":"task","pattern":"*","action":"deny"}]},"messages":[

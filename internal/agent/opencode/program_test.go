@@ -146,7 +146,7 @@ func TestAProfileReachesTheModel(t *testing.T) {
 	p.Close(t)
 }
 
-func TestCompactsAfterAnAttemptThatFailed(t *testing.T) {
+func TestCompactsAfterFailedAttempt(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, map[string][]modelserver.Step{
 		"hello": {{Text: "Hello."}},
@@ -202,7 +202,7 @@ func TestContinuesAnInterruptedPrompt(t *testing.T) {
 	p.Close(t)
 }
 
-func TestStartsFreshWhereNothingCanBeRead(t *testing.T) {
+func TestStartsFreshIfSessionIsUnreadable(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, map[string][]modelserver.Step{"hello": {{Text: "Hello."}}})
 	dir := filepath.Join(p.home, ".local/share/overwinter/opencode", testSession)

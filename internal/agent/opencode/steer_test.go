@@ -70,7 +70,7 @@ func (p *cli) lastPrompts() string {
 	return strings.Join(requests[len(requests)-1].Prompts, "\n")
 }
 
-func TestPromptsThatComeWhileItWritesAreShownWhereItTakesThem(t *testing.T) {
+func TestSteeredPromptsAppearWhereTheyAreAccepted(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
 	scripts := maps.Clone(steerScripts)
@@ -96,7 +96,7 @@ func TestPromptsThatComeWhileItWritesAreShownWhereItTakesThem(t *testing.T) {
 	p.Close(t)
 }
 
-func TestAnInterruptedTurnForgetsThePromptsThatItHasNotTaken(t *testing.T) {
+func TestInterruptedTurnReturnsUntakenPrompts(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, steerScripts)
 	p.begin(t, agent.LaunchInput{})
@@ -115,7 +115,7 @@ func TestAnInterruptedTurnForgetsThePromptsThatItHasNotTaken(t *testing.T) {
 	p.Close(t)
 }
 
-func TestAnAgentThatWasKilledForgetsThePromptsThatItHadNotTaken(t *testing.T) {
+func TestKilledAgentReturnsUntakenPrompts(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, steerScripts)
 	p.begin(t, agent.LaunchInput{})

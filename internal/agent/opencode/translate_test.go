@@ -116,7 +116,7 @@ func TestThePromptOfTheRunIsSigned(t *testing.T) {
 	require.Empty(t, got.blocks[1].Author)
 }
 
-func TestHowATurnEnds(t *testing.T) {
+func TestTurnOutcomes(t *testing.T) {
 	t.Parallel()
 	failed := func(session, err string) string {
 		return event("session.error", fmt.Sprintf(`"sessionID":%q%s`, session, err))
@@ -164,7 +164,7 @@ func TestAFailureOfAnAnswerIsShownOnce(t *testing.T) {
 		"there is no answer to show it at")
 }
 
-func TestNotesOfAnotherRunMeanNothing(t *testing.T) {
+func TestNotesOfAnotherRunAreIgnored(t *testing.T) {
 	t.Parallel()
 	got := ran(t, `{"overwinter":{"type":"deadline","runId":"run_other","message":"x"}}`, `{"overwinter":{"type":"end","runId":"run_other","data":{"outcome":"failed"}}}`)
 	require.Nil(t, got.end)
@@ -180,7 +180,7 @@ func printed(n int) string {
 	return call(fmt.Sprintf(`"status":"running","input":{"command":"make"},"metadata":{"output":%q}`, strings.Repeat("x", n)))
 }
 
-func TestWhatACallPrintsIsShownWhenThereIsAGoodDealMore(t *testing.T) {
+func TestCallOutputIsReportedInLargeSteps(t *testing.T) {
 	t.Parallel()
 	got := ran(t, answer("msg_2", ""), call(`"status":"pending","input":{}`), printed(0), printed(100), printed(124), printed(125), printed(150), printed(157))
 	var shown []int
@@ -194,7 +194,7 @@ func TestWhatACallPrintsIsShownWhenThereIsAGoodDealMore(t *testing.T) {
 	require.JSONEq(t, `{"command":"make"}`, string(calls[0].Input))
 }
 
-func TestACallThatWasCutKeepsItsInput(t *testing.T) {
+func TestInterruptedCallKeepsInput(t *testing.T) {
 	t.Parallel()
 	got := ran(t, answer("msg_2", ""), printed(1))
 	require.Len(t, got.blocks, 1, "it has no result")
@@ -205,7 +205,7 @@ func TestACallThatWasCutKeepsItsInput(t *testing.T) {
 	require.Empty(t, ran(t, answer("msg_2", ""), call(long)).blocks[0].Input, "there is no room for more than 12 KiB")
 }
 
-func TestHowACallEnds(t *testing.T) {
+func TestCallOutcomes(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[string]struct {
 		status conversation.BlockStatus
@@ -232,7 +232,7 @@ func TestHowACallEnds(t *testing.T) {
 	}
 }
 
-func TestAPartThatIsRemovedTakesItsResultWithIt(t *testing.T) {
+func TestRemovedPartRemovesResult(t *testing.T) {
 	t.Parallel()
 	got := ran(t, answer("msg_2", ""), printed(1), event("message.part.removed", `"messageID":"msg_2","partID":"prt_5"`))
 	require.Empty(t, got.blocks)
@@ -255,7 +255,7 @@ func TestASubagentIsNamedAsSoonAsItIsKnown(t *testing.T) {
 	require.Empty(t, changes[1].Status)
 }
 
-func TestTheTitleIsThatOfTheMainSession(t *testing.T) {
+func TestTitleIsOfMainSession(t *testing.T) {
 	t.Parallel()
 	titled := func(id, title, rest string) string {
 		return event("session.updated", fmt.Sprintf(`"info":{"id":%q,"title":%q%s}`, id, title, rest))
@@ -312,7 +312,7 @@ func TestARetryIsShownWhileItLasts(t *testing.T) {
 	require.Empty(t, ran(t, answer("msg_2", ""), retry).blocks, "nothing is left of it when the turn is cut")
 }
 
-func TestEventsThatMeanNothingAreNotUnparsed(t *testing.T) {
+func TestIgnoredEventsAreNotUnparsed(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"server.connected", "session.diff", "session.idle", "session.next.step", "message.removed", "message.part.patched", "permission.updated", "todo.updated", "lsp.client.diagnostics"} {
 		require.Empty(t, ran(t, event(kind, `"sessionID":"ses_1"`)).blocks, kind)

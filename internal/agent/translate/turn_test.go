@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-func TestReadHandsOnLinesAndTheExit(t *testing.T) {
+func TestReadPassesLinesAndExit(t *testing.T) {
 	t.Parallel()
 	turn := translate.Turn{Run: agent.RunContext{RunID: "run_1"}}
 	var read []agent.Frame
@@ -52,7 +52,7 @@ func TestAQuestionIsAskedAndResolvedOnce(t *testing.T) {
 	require.Empty(t, waiting)
 }
 
-func TestAStateThatCannotBeReadNamesAgentAndRun(t *testing.T) {
+func TestStateErrorNamesAgentAndRun(t *testing.T) {
 	t.Parallel()
 	turn := translate.Turn{Run: agent.RunContext{RunID: "run_1"}}
 	state := struct{ A int }{A: 1}

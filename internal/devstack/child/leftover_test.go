@@ -35,7 +35,7 @@ func stray(t *testing.T, script string) (record, <-chan error) {
 
 // An ending process loses its executable before its files. A process of which only the first thread
 // has ended stays in that state.
-func TestWaitsForThePortsOfWhatEnds(t *testing.T) {
+func TestWaitsForPortsOfEndedProcesses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	self, err := os.Executable()
@@ -68,7 +68,7 @@ func TestWaitsForThePortsOfWhatEnds(t *testing.T) {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-func TestEndsWhatAnEarlierRunLeft(t *testing.T) {
+func TestEndsLeftoversOfEarlierRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	r, ended := stray(t, "echo; while :; do sleep 0.01; done")
@@ -81,7 +81,7 @@ func TestEndsWhatAnEarlierRunLeft(t *testing.T) {
 	require.NoFileExists(t, recordPath(dir, "one"))
 }
 
-func TestLeavesProcessesOfOthersAlone(t *testing.T) {
+func TestUnrelatedProcessesAreKept(t *testing.T) {
 	t.Parallel()
 	r, ended := stray(t, "echo; while :; do sleep 0.01; done")
 	for name, change := range map[string]func(*record){
@@ -103,7 +103,7 @@ func TestLeavesProcessesOfOthersAlone(t *testing.T) {
 	}
 }
 
-func TestForgetsRecordsThatCannotBeRead(t *testing.T) {
+func TestUnreadableRecordsAreRemoved(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "one.json")
 	require.NoError(t, os.WriteFile(path, []byte(`{"pid": 1`), 0o600))

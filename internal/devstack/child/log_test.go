@@ -27,7 +27,7 @@ func TestReadsSeverityOfJSONLines(t *testing.T) {
 	}
 }
 
-func TestTheLastOutputPrefersErrors(t *testing.T) {
+func TestLastOutputPrefersErrors(t *testing.T) {
 	t.Parallel()
 	log, err := openLog(t.TempDir(), "one", jsonSeverity, func(slog.Level, []byte) {})
 	require.NoError(t, err)
@@ -52,7 +52,7 @@ func TestLongLinesAreLoggedInPieces(t *testing.T) {
 }
 
 // A client can make an api write any number of lines.
-func TestALogIsBoundedWhateverItsChildPrints(t *testing.T) {
+func TestChildLogIsBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	log, err := openLog(dir, "one", jsonSeverity, func(slog.Level, []byte) {})
@@ -78,7 +78,7 @@ func TestALogIsBoundedWhateverItsChildPrints(t *testing.T) {
 	require.True(t, strings.HasSuffix(printed.String(), kept), "the newest lines are kept, in order")
 }
 
-func TestALogThatCannotBeRotatedIsBounded(t *testing.T) {
+func TestUnrotatableLogIsBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	log, err := openLog(dir, "one", jsonSeverity, func(slog.Level, []byte) {})

@@ -99,7 +99,7 @@ func TestStopsWhileItWaitsToStartAgain(t *testing.T) {
 	require.Zero(t, b.PID("one"))
 }
 
-func TestFirstStartThatEndsIsAnErrorWithItsOutput(t *testing.T) {
+func TestFailedFirstStartReturnsOutput(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	err := b.Start(t.Context(), child.Spec{
@@ -109,14 +109,14 @@ func TestFirstStartThatEndsIsAnErrorWithItsOutput(t *testing.T) {
 	b.Stop("one") // does not wait for a missing child
 }
 
-func TestProgramThatIsMissingIsAnError(t *testing.T) {
+func TestMissingProgramIsError(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	err := b.Start(t.Context(), child.Spec{Name: "one", Command: child.Command{Path: b.file("nothing")}})
 	require.ErrorContains(t, err, "no such file or directory")
 }
 
-func TestFirstStartThatIsKilledIsRepeated(t *testing.T) {
+func TestKilledFirstStartIsRepeated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	mark := b.file("mark")
@@ -126,7 +126,7 @@ func TestFirstStartThatIsKilledIsRepeated(t *testing.T) {
 	require.True(t, alive(b.PID("one")))
 }
 
-func TestFirstStartThatIsNeverReadyIsAnError(t *testing.T) {
+func TestUnreadyFirstStartIsError(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	err := b.Start(t.Context(), child.Spec{
@@ -151,7 +151,7 @@ func TestEndOfContextLeavesTheChildToStop(t *testing.T) {
 	require.False(t, alive(pid))
 }
 
-func TestKillsWhoDoesNotStopWithItsGroup(t *testing.T) {
+func TestKillsProcessGroupOfStubbornChild(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	file := b.file("grandchild")
@@ -165,7 +165,7 @@ func TestKillsWhoDoesNotStopWithItsGroup(t *testing.T) {
 	eventually(t, func() bool { return !alive(grandchild) }, "the rest of the group is still there")
 }
 
-func TestKillsTheGroupOfWhoWasKilled(t *testing.T) {
+func TestKillsProcessGroupOfKilledChild(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	file := b.file("grandchild")
@@ -177,7 +177,7 @@ func TestKillsTheGroupOfWhoWasKilled(t *testing.T) {
 	eventually(t, func() bool { return !alive(grandchild) }, "the rest of the group is still there")
 }
 
-func TestKillEndsAStopThatWaits(t *testing.T) {
+func TestKillEndsPendingStop(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	file := b.file("grandchild")

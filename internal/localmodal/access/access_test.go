@@ -30,7 +30,7 @@ func TestTokenIsMadeOnceAndPrivate(t *testing.T) {
 	require.NotEqual(t, first, other)
 }
 
-func TestTokenThatOthersCouldReadIsReplaced(t *testing.T) {
+func TestExposedTokenIsReplaced(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first, err := access.Load(dir)

@@ -132,9 +132,9 @@ func TestChangesOfProgramsFollowNoLink(t *testing.T) {
 	}
 }
 
-// TestASnapshotOfTheVersionBeforeWakes uses a snapshot of a sandbox on the machine's network with
+// TestSnapshotOfPreviousVersionIsRestored uses a snapshot of a sandbox on the machine's network with
 // read-only programs.
-func TestASnapshotOfTheVersionBeforeWakes(t *testing.T) {
+func TestSnapshotOfPreviousVersionIsRestored(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	before, err := Open(t.Context(), Options{Dir: dir, Isolation: Namespaces, Network: SharedNetwork})

@@ -62,7 +62,7 @@ func TestASandboxHasNoMoreTimeThanItsCPUsWithoutControlGroups(t *testing.T) {
 	}
 }
 
-func TestTimeOfProcessesThatHaveEndedCountsOnce(t *testing.T) {
+func TestEndedProcessesCountOnce(t *testing.T) {
 	t.Parallel()
 	second := func(own, children int) cpuTime {
 		return cpuTime{time.Duration(own) * time.Second, time.Duration(children) * time.Second}
@@ -85,7 +85,7 @@ func TestTimeOfProcessesThatHaveEndedCountsOnce(t *testing.T) {
 	require.Equal(t, 2, look(map[int]hostProcess{1: {started: "0", time: second(9, 4)}, 2: {started: "8", time: second(2, 0)}}), "another with its PID; no process waited for the first")
 }
 
-func TestSandboxesShareWhatAllMayHave(t *testing.T) {
+func TestSandboxesShareTotalLimits(t *testing.T) {
 	t.Parallel()
 	require.InDelta(t, 1.5, fairShare([]float64{0.2, 0.3}, 1.5)+0.5, 0.001, "no sandbox needs to be limited")
 	require.InDelta(t, 0.75, fairShare([]float64{1, 1}, 1.5), 0.001)
@@ -136,7 +136,7 @@ func TestNoProcessOfAStoppedSandboxRuns(t *testing.T) {
 
 // A process in vfork, which waits for a child that shares its memory, cannot stop while the child
 // is stopped.
-func TestAProcessThatWaitsForItsForkIsFrozen(t *testing.T) {
+func TestProcessBlockedInVforkIsFrozen(t *testing.T) {
 	t.Parallel()
 	if runtime.GOARCH != "amd64" {
 		t.Skip("it calls vfork by the number of amd64")

@@ -35,7 +35,7 @@ func (b *bundle) daemon(bx *Box) string {
 	return name
 }
 
-func TestNothingOutlivesABox(t *testing.T) {
+func TestBoxEndLeavesNoProcesses(t *testing.T) {
 	t.Parallel()
 	onEach(t, ways, func(t *testing.T, b *bundle) {
 		killed, crashed, other := b.start(), b.start(), b.start()

@@ -110,9 +110,9 @@ attempt("loopback", lambda: __import__("fcntl").ioctl(four, 0x8914, b"lo".ljust(
 	require.Equal(t, "ok\n", b.sh(bx, "unshare -Urmpfn sh -c 'mount --rbind /usr /mnt && mount -t tmpfs x /opt && echo ok'"))
 }
 
-// TestCopiesNothingFromOutsideWhateverIsSwapped copies a tree in which files and directories are
+// TestCopyIsConfinedDespiteSwappedLinks copies a tree in which files and directories are
 // concurrently replaced by links that lead out of it, as if the box were not frozen.
-func TestCopiesNothingFromOutsideWhateverIsSwapped(t *testing.T) {
+func TestCopyIsConfinedDespiteSwappedLinks(t *testing.T) {
 	t.Parallel()
 	outside, tree := t.TempDir(), filepath.Join(t.TempDir(), "tree")
 	secret := []byte("a file of the machine's")

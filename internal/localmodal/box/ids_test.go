@@ -20,9 +20,9 @@ func owner(t *testing.T, path string) (uid, gid int, mode uint32) {
 	return int(st.Uid), int(st.Gid), st.Mode & 0o7777
 }
 
-// TestLayersOfTheVersionBeforeAreAdopted opens a data directory of an earlier version, whose layers
+// TestLayersOfPreviousVersionAreAdopted opens a data directory of an earlier version, whose layers
 // belong to the unshifted ids.
-func TestLayersOfTheVersionBeforeAreAdopted(t *testing.T) {
+func TestLayersOfPreviousVersionAreAdopted(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("an ordinary user's files have always been his own")

@@ -114,7 +114,7 @@ func TestControlGroupsGoWithTheirSandboxes(t *testing.T) {
 }
 
 // If the groups belong to the sandbox's user, a process can create groups below its own.
-func TestControlGroupsThatASandboxMakesHideNothing(t *testing.T) {
+func TestNestedControlGroupsAreCounted(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{Isolation: Namespaces})
 	if b.rt.cgroups == nil {

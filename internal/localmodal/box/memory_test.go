@@ -186,7 +186,7 @@ func (b *bundle) awaitLine(bx *Box, script string) {
 	require.NoError(b.t, err)
 }
 
-func TestTheReserveOfMemoryStaysFreeWhateverASandboxHides(t *testing.T) {
+func TestTheReserveOfMemoryStaysFree(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{Isolation: Namespaces, noCgroups: true})
 	set, looks := b.fakeMemory(3 << 29) // less than twice the reserve

@@ -49,7 +49,7 @@ func TestMergedLayerReplacesItsLayers(t *testing.T) {
 	})
 }
 
-func TestDeadBoxIsClaimedWithoutCopying(t *testing.T) {
+func TestFilesOfDeadBoxAreMovedNotCopied(t *testing.T) {
 	t.Parallel()
 	onEach(t, storages, func(t *testing.T, b *bundle) {
 		bx := b.start()

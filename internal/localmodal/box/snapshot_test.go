@@ -43,7 +43,7 @@ func TestUnchangedFilesAreSharedBetweenSnapshots(t *testing.T) {
 	})
 }
 
-func TestHolesStayHoles(t *testing.T) {
+func TestSparseFilesStaySparse(t *testing.T) {
 	t.Parallel()
 	onEach(t, ways, func(t *testing.T, b *bundle) {
 		bx := b.start()
@@ -55,7 +55,7 @@ func TestHolesStayHoles(t *testing.T) {
 	})
 }
 
-func TestJustChangedFilesAreNotTrusted(t *testing.T) {
+func TestRecentlyChangedFilesAreCopied(t *testing.T) {
 	t.Parallel()
 	onEach(t, ways, func(t *testing.T, b *bundle) {
 		bx := b.start()
@@ -69,7 +69,7 @@ func TestJustChangedFilesAreNotTrusted(t *testing.T) {
 	})
 }
 
-func TestStoresThroughAMappingAreSeen(t *testing.T) {
+func TestWritesThroughMappingAreSnapshotted(t *testing.T) {
 	t.Parallel()
 	onEach(t, ways, func(t *testing.T, b *bundle) {
 		bx := b.start()

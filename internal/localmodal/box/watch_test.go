@@ -32,7 +32,7 @@ func requireExceeded(t *testing.T, bx *Box, resource Resource) {
 	require.Equal(t, resource, why.Resource, why.Text)
 }
 
-func TestASandboxIsEndedThatExceedsItsDisk(t *testing.T) {
+func TestSandboxIsEndedIfItExceedsItsDisk(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
 		"bytes":                          "head -c 96M /dev/zero >/tmp/f; sleep 1000",
@@ -74,7 +74,7 @@ func smallDisk(t *testing.T) string {
 	return dir
 }
 
-func TestTheReserveStaysFreeWhateverASandboxWrites(t *testing.T) {
+func TestDiskReserveStaysFree(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
 		"bytes":           "cat /dev/zero >/f; sleep 1000",
@@ -106,7 +106,7 @@ func TestTheReserveStaysFreeWhateverASandboxWrites(t *testing.T) {
 
 // A sandbox may fill the disk up to the reserve, which other programs then use. Sandboxes can
 // nevertheless be started again.
-func TestTheReserveIsFreedOfSandboxesThatNoLongerGrow(t *testing.T) {
+func TestDiskReserveIsFreedOfIdleSandboxes(t *testing.T) {
 	t.Parallel()
 	dir := smallDisk(t)
 	rt, err := Open(t.Context(), Options{Dir: filepath.Join(dir, "data"), Isolation: Namespaces})
@@ -137,7 +137,7 @@ func TestTheReserveIsFreedOfSandboxesThatNoLongerGrow(t *testing.T) {
 	require.Nil(t, other.Exceeded())
 }
 
-func TestNoSnapshotUsesTheReserve(t *testing.T) {
+func TestSnapshotsKeepDiskReserve(t *testing.T) {
 	t.Parallel()
 	dir := smallDisk(t)
 	rt, err := Open(t.Context(), Options{Dir: filepath.Join(dir, "data"), Isolation: Namespaces})

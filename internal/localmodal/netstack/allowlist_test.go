@@ -14,7 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/netstack"
 )
 
-func TestAnAllowlistOfCIDRsIsAllThatCanBeReached(t *testing.T) {
+func TestAllowlistOfCIDRsRestrictsConnections(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, kind netdevice.Kind) {
 		server, dns := serve(t, "127.0.0.1:0"), serveDNS(t)
@@ -42,7 +42,7 @@ func TestAnAllowlistOfCIDRsIsAllThatCanBeReached(t *testing.T) {
 	})
 }
 
-func TestAnAllowlistOfDomainsIsAllThatCanBeReached(t *testing.T) {
+func TestAllowlistOfDomainsRestrictsConnections(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, kind netdevice.Kind) {
 		server, dns := serve(t, "127.0.0.1:0"), serveDNS(t)

@@ -89,7 +89,7 @@ func TestAHostPortIsServedBySocketsOfTheKernel(t *testing.T) {
 	})
 }
 
-func TestADeadHostPortIsRefusedAndReachedAsSoonAsAServerListens(t *testing.T) {
+func TestClosedHostPortIsRefusedUntilServerListens(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, kind netdevice.Kind) {
 		p := newHostPort(t)
@@ -199,7 +199,7 @@ func TestAResetOfAConnectionToAHostPortReachesTheOtherEnd(t *testing.T) {
 	})
 }
 
-func TestAHostPortWhoseClientReadsSlowlyUsesNoCPU(t *testing.T) {
+func TestHostPortWithSlowClientUsesNoCPU(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, kind netdevice.Kind) {
 		p := newHostPort(t)
@@ -245,7 +245,7 @@ func TestAHostPortWhoseClientReadsSlowlyUsesNoCPU(t *testing.T) {
 }
 
 // A full backlog drops the first packet of the connection, which is retransmitted a second later.
-func TestAHostPortWaitsForAServerThatAcceptsLate(t *testing.T) {
+func TestHostPortWaitsForSlowServer(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, kind netdevice.Kind) {
 		p := newHostPort(t)
@@ -304,7 +304,7 @@ func TestNetworksCloseWithConnectionsToHostPorts(t *testing.T) {
 }
 
 // The namespace of the sockets, which is otherwise invisible, removes the interface when it ends.
-func TestNothingOfHostSocketsOutlivesTheirNetwork(t *testing.T) {
+func TestHostSocketsEndWithTheirNetwork(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, kind netdevice.Kind) {
 		p := newHostPort(t)
@@ -346,7 +346,7 @@ func TestListeningSocketsAreFound(t *testing.T) {
 	}
 }
 
-func TestTheStackServesHostPortsWhoseSocketsFail(t *testing.T) {
+func TestStackServesHostPortsIfSocketsFail(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, kind netdevice.Kind) {
 		p := newHostPort(t)

@@ -273,7 +273,7 @@ func TestNamesAreResolvedByTheResolversOfThisMachine(t *testing.T) {
 
 // A name whose address changes to one of this machine after a check is still refused: the check
 // applies to the dialed address.
-func TestANameThatLeadsHereIsRefused(t *testing.T) {
+func TestNameOfThisMachineIsRefused(t *testing.T) {
 	t.Parallel()
 	server := serveDNS(t)
 	config := netstack.Config{Resolvers: func() []string { return []string{server} }}
@@ -284,7 +284,7 @@ func TestANameThatLeadsHereIsRefused(t *testing.T) {
 	require.Equal(t, "web.example", s.network.NameOf(netip.MustParseAddr("10.1.2.3")))
 }
 
-func TestEchoesAreAnsweredByTheGatewayAlone(t *testing.T) {
+func TestOnlyGatewayAnswersPings(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "answered", inside(t, netdevice.Veth, netstack.Config{}, "raw", "192.168.127.1"))
 	require.Regexp(t, "timeout", inside(t, netdevice.Veth, netstack.Config{}, "raw", "8.8.8.8"))
@@ -315,7 +315,7 @@ func TestConnectionsOfACrowdedSandboxHaveSmallBuffers(t *testing.T) {
 	require.EqualValues(t, netstack.RoomyConnections*2*256<<10+more*2*32<<10, s.network.BufferBytes())
 }
 
-func TestTheFlowThatWasIdleLongestMakesRoom(t *testing.T) {
+func TestLongestIdleFlowIsEvicted(t *testing.T) {
 	t.Parallel()
 	echo := serveUDP(t, func(b []byte) []byte { return b })
 	many := strconv.Itoa(netstack.MaxFlows + 50)

@@ -36,7 +36,7 @@ func TestRecordsSurvive(t *testing.T) {
 	require.Len(t, entries, 1)
 }
 
-func TestBrokenRecordIsNamed(t *testing.T) {
+func TestDamagedRecordIsNamed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.json"), []byte("nonsense"), 0o600))

@@ -55,7 +55,7 @@ func TestReadersFollowFromAnyOffset(t *testing.T) {
 	}
 }
 
-func TestReaderLeavesWithItsContext(t *testing.T) {
+func TestReaderEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -63,7 +63,7 @@ func TestReaderLeavesWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-func TestOutputThatCannotBeKeptIsAnError(t *testing.T) {
+func TestUnstorableOutputIsError(t *testing.T) {
 	t.Parallel()
 	o := newOutput("/nowhere/at/all")
 	_, err := o.Write(make([]byte, inMemory+1))

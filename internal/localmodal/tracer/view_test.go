@@ -34,7 +34,7 @@ func setup(t *testing.T) (v *tracer.View, tree, host string) {
 	return v, tree, host
 }
 
-func TestPathsLeadWhereTheyWouldUnderThatRoot(t *testing.T) {
+func TestPathsResolveUnderRoot(t *testing.T) {
 	t.Parallel()
 	v, tree, host := setup(t)
 	me := tracer.Process{Group: os.Getpid(), Thread: os.Getpid()}
@@ -84,7 +84,7 @@ func TestPathsLeadWhereTheyWouldUnderThatRoot(t *testing.T) {
 	require.False(t, ok)
 }
 
-func TestMappingsComeAndGo(t *testing.T) {
+func TestMappingsAreAddedAndRemoved(t *testing.T) {
 	t.Parallel()
 	v, tree, host := setup(t)
 	me := tracer.Process{Group: os.Getpid(), Thread: os.Getpid()}

@@ -162,9 +162,9 @@ func TestAShallowCloneMovesWithoutItsHistory(t *testing.T) {
 	require.Contains(t, m.Missing, "the history of the repository: it is a shallow clone")
 }
 
-// TestALinkInTheRepositoryLeadsNowhere checks that no entry of the archive is written through a
+// TestLinkInRepositoryIsNotFollowed checks that no entry of the archive is written through a
 // link that git has checked out.
-func TestALinkInTheRepositoryLeadsNowhere(t *testing.T) {
+func TestLinkInRepositoryIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	git(t, dir, "init", "--quiet")
@@ -190,7 +190,7 @@ func TestALinkInTheRepositoryLeadsNowhere(t *testing.T) {
 	}
 }
 
-func TestNothingIsLeftOfAnArchiveThatIsRefused(t *testing.T) {
+func TestRefusedArchiveLeavesNoFiles(t *testing.T) {
 	t.Parallel()
 	scratch := t.TempDir()
 	_, err := worktree.Stage(strings.NewReader("no archive"), scratch)
@@ -211,7 +211,7 @@ func TestNothingIsLeftOfAnArchiveThatIsRefused(t *testing.T) {
 	require.NoError(t, s.Remove())
 }
 
-func TestTheAgentsFilesGoWhereTheyBelong(t *testing.T) {
+func TestAgentFilesAreWrittenToTheirDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"log": "{}"})

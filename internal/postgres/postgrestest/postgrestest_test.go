@@ -25,7 +25,7 @@ func TestEachTestHasItsOwnDatabase(t *testing.T) {
 	require.Equal(t, failure.NoSession, failure.CodeOf(err))
 }
 
-func TestADatabaseGoesWithItsTest(t *testing.T) { //nolint:tparallel // the subtest must have ended
+func TestDatabaseIsDroppedAfterTest(t *testing.T) { //nolint:tparallel // the subtest must have ended
 	t.Parallel()
 	var url string
 	t.Run("inner", func(t *testing.T) {

@@ -59,7 +59,7 @@ func (p peer) hear(t *testing.T) map[string]any {
 	return m
 }
 
-func TestACallGetsItsOwnResponse(t *testing.T) {
+func TestCallGetsItsResponse(t *testing.T) {
 	t.Parallel()
 	p := setup(t)
 	type result struct {
@@ -107,7 +107,7 @@ func TestEveryLineIsHandedOverUnchanged(t *testing.T) {
 	require.Equal(t, map[string]any{"method": "ready"}, p.hear(t))
 }
 
-func TestCallsFailWhenTheAgentIsGoneOrTimeIsUp(t *testing.T) {
+func TestCallsFailAfterExitOrTimeout(t *testing.T) {
 	t.Parallel()
 	p := setup(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -130,7 +130,7 @@ func TestCallsFailWhenTheAgentIsGoneOrTimeIsUp(t *testing.T) {
 	require.ErrorIs(t, err, bridge.ErrGone)
 }
 
-func TestCommandsComeBackAsTheyWereEncoded(t *testing.T) {
+func TestCommandsRoundTrip(t *testing.T) {
 	t.Parallel()
 	want := stdio.Command{
 		Type: stdio.Prompt, RunID: "run_1", PromptID: "prm_1", Content: "a\nb", Author: "ada",
@@ -206,7 +206,7 @@ func TestAChildEndsWithItsStdin(t *testing.T) {
 	require.Equal(t, "got it\nover\n", string(out))
 }
 
-func TestAChildThatIgnoresASignalIsKilled(t *testing.T) {
+func TestChildThatIgnoresSignalIsKilled(t *testing.T) {
 	t.Parallel()
 	c := start(t, "trap '' TERM; echo ready; while :; do sleep 0.01; done")
 	_, err := io.ReadFull(c.Stdout, make([]byte, 6))
@@ -215,7 +215,7 @@ func TestAChildThatIgnoresASignalIsKilled(t *testing.T) {
 	require.Equal(t, "signal: killed", c.Ended())
 }
 
-func TestAChildThatIsNotThereIsAnError(t *testing.T) {
+func TestMissingChildIsError(t *testing.T) {
 	t.Parallel()
 	_, err := bridge.Start(bridge.Spec{Argv: []string{filepath.Join(t.TempDir(), "none")}})
 	require.ErrorIs(t, err, os.ErrNotExist)

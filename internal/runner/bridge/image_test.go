@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 )
 
-func TestImagesThatCannotBeSentAreLeftOut(t *testing.T) {
+func TestUnsupportedImagesAreOmitted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := func(name string, size int) stdio.Image {

@@ -108,7 +108,7 @@ func TestARequestMustBeReadable(t *testing.T) {
 	requireExit(t, runner.ExitUsage, Abort(t.Context(), dir, "run_1", strings.NewReader(`{"run":"run_2"}`), io.Discard))
 }
 
-func TestAnAnswerThatIsNone(t *testing.T) {
+func TestInvalidResponse(t *testing.T) {
 	t.Parallel()
 	dir := answering(t, replies(&runner.Settle{}))
 	require.ErrorContains(t, Ping(t.Context(), dir, strings.NewReader(`{}`), io.Discard), "runner answered *runner.Settle")
@@ -118,9 +118,9 @@ func TestAnAnswerThatIsNone(t *testing.T) {
 	require.ErrorContains(t, Seal(t.Context(), dir, strings.NewReader(`{}`), io.Discard), "runner answered *runner.Alive")
 }
 
-// TestACommandWaitsForARunnerThatStarts checks that a command waits while the socket of an earlier
+// TestCommandWaitsForStartingRunner checks that a command waits while the socket of an earlier
 // runner refuses connections, until the new one listens.
-func TestACommandWaitsForARunnerThatStarts(t *testing.T) {
+func TestCommandWaitsForStartingRunner(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "owc") //nolint:usetesting // the path of a socket is at most 107 bytes, too short for the name of a test
 	require.NoError(t, err)
@@ -157,7 +157,7 @@ func TestACommandWaitsForARunnerThatStarts(t *testing.T) {
 	requireExit(t, runner.ExitNoRunner, err)
 }
 
-func TestTheHelloMustBeThatOfTheCommandLine(t *testing.T) {
+func TestHelloMustMatchCommandLine(t *testing.T) {
 	t.Parallel()
 	for _, hello := range []runner.Message{&runner.Hello{Run: "run_2"}, &runner.Hello{Run: "run_1", From: 3}, &runner.Settle{}} {
 		requireExit(t, runner.ExitRefused, Attach(t.Context(), t.TempDir(), "run_1", 0, bytes.NewReader(messages(t, hello)), io.Discard))
@@ -190,9 +190,9 @@ func TestTheEndOfALinkIsTheExitOfAttach(t *testing.T) {
 	}
 }
 
-// TestADirectLinkThatBreaks checks a runner that writes to the worker itself and exits without a
+// TestBrokenDirectLink checks a runner that writes to the worker itself and exits without a
 // last message.
-func TestADirectLinkThatBreaks(t *testing.T) {
+func TestBrokenDirectLink(t *testing.T) {
 	t.Parallel()
 	dir := answering(t, replies(&runner.Direct{}))
 	stdin, worker := io.Pipe()
@@ -206,9 +206,9 @@ func TestADirectLinkThatBreaks(t *testing.T) {
 	require.ErrorContains(t, err, "read from runner: ")
 }
 
-// TestAWorkerThatIsGoneDoesNotKeepAttach checks a link that the runner has closed while nothing
+// TestAttachEndsWithItsWorker checks a link that the runner has closed while nothing
 // reads the output of attach.
-func TestAWorkerThatIsGoneDoesNotKeepAttach(t *testing.T) {
+func TestAttachEndsWithItsWorker(t *testing.T) {
 	t.Parallel()
 	dir := answering(t, replies(&runner.Welcome{}, &runner.Segment{Data: make([]byte, 1<<20)}))
 	stdin, worker := io.Pipe()
@@ -219,7 +219,7 @@ func TestAWorkerThatIsGoneDoesNotKeepAttach(t *testing.T) {
 	require.ErrorContains(t, Attach(t.Context(), dir, "run_1", 0, stdin, stdout), "before its output was read")
 }
 
-func TestStdoutThatCanBePassedOn(t *testing.T) {
+func TestPassableStdout(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()
 	require.NoError(t, err)

@@ -73,7 +73,7 @@ func TestPutReplacesFilesWithTheirMode(t *testing.T) {
 	require.Equal(t, []string{"a", "link", "old"}, names(t, dir))
 }
 
-func TestAPutThatIsNotWholeLeavesTheOldFile(t *testing.T) {
+func TestPartialPutKeepsOldFile(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		path  string // in place of the old file's path
@@ -120,7 +120,7 @@ func TestAPutWithoutItsEnd(t *testing.T) {
 	require.NoError(t, Put(bytes.NewReader(messages(t, append(whole, &runner.End{Files: 1})...)), io.Discard))
 }
 
-func TestAPutWhereNothingCanBeWritten(t *testing.T) {
+func TestPutToUnwritableDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	plain := filepath.Join(dir, "plain")

@@ -46,7 +46,7 @@ func (f files) poll(tr *Transcripts, strict bool) []runner.Segment {
 	return got
 }
 
-func TestAPollSendsWhatIsNew(t *testing.T) {
+func TestPollSendsNewBytes(t *testing.T) {
 	t.Parallel()
 	f := newFiles(t)
 	tr := NewTranscripts(nil, NewVersions())
@@ -64,7 +64,7 @@ func TestAPollSendsWhatIsNew(t *testing.T) {
 	require.Equal(t, runner.Segment{Path: f.path("b"), Version: 1, Offset: runner.MaxSegment, Data: []byte("x")}, got[2])
 }
 
-func TestWhatIsNoRegularFileIsLeftOut(t *testing.T) {
+func TestIrregularFilesAreSkipped(t *testing.T) {
 	t.Parallel()
 	f := newFiles(t)
 	f.write("was", "one\n")
@@ -95,9 +95,9 @@ func TestAChangeInTheMiddleIsFoundByAStrictPoll(t *testing.T) {
 	require.Equal(t, []runner.Segment{{Path: f.path("a"), Version: 2, Data: []byte(changed)}}, f.poll(tr, true))
 }
 
-// TestALinkContinuesWithTheHashOfTheOneBefore: it does not read what was handed over, and notices if that has changed
+// TestLinkContinuesWithPreviousHash: it does not read what was handed over, and notices if that has changed
 // between the two. A runner that has restarted reads it.
-func TestALinkContinuesWithTheHashOfTheOneBefore(t *testing.T) {
+func TestLinkContinuesWithPreviousHash(t *testing.T) {
 	t.Parallel()
 	f := newFiles(t)
 	text := strings.Repeat("x", 3*edge)
@@ -133,9 +133,9 @@ func TestATranscriptOverItsLimitIsSentAgainOnlyOnceRewritten(t *testing.T) {
 	require.Equal(t, []runner.Segment{{Path: f.path("a"), Version: 5, Data: []byte("new")}}, f.poll(tr, true))
 }
 
-// TestASegmentThatWasNotSent checks a link that ends during a poll after it has sent a part. The
+// TestUnsentSegment checks a link that ends during a poll after it has sent a part. The
 // next one begins at the worker's position, with a version that no worker has seen for other bytes.
-func TestASegmentThatWasNotSent(t *testing.T) {
+func TestUnsentSegment(t *testing.T) {
 	t.Parallel()
 	f := newFiles(t)
 	f.write("a", "one\n")

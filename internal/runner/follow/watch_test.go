@@ -103,10 +103,10 @@ func TestAWatchSendsChangesAsTheyHappen(t *testing.T) {
 	require.Eventually(t, func() bool { return l.Mode() == runner.WatchInotify }, waitLimit, time.Millisecond)
 }
 
-// TestWhatTheWorkerMustListIsAwaited checks a position of another lineage, from which the index
+// TestWatchWaitsForListOfWorker checks a position of another lineage, from which the index
 // cannot continue. Nothing is sent, and no prompt is delivered, before the worker has listed its
 // stored files.
-func TestWhatTheWorkerMustListIsAwaited(t *testing.T) {
+func TestWatchWaitsForListOfWorker(t *testing.T) {
 	t.Parallel()
 	w, root := newWorkspace(t)
 	write(t, root, "new", "one\n")
@@ -130,7 +130,7 @@ func TestWhatTheWorkerMustListIsAwaited(t *testing.T) {
 	require.Equal(t, workspacefile.Deleted, changes["gone"])
 }
 
-func TestALinkThatEndsFreesWhoWaitsForItsWatch(t *testing.T) {
+func TestLinkEndReleasesWatchWaiters(t *testing.T) {
 	t.Parallel()
 	w, _ := newWorkspace(t)
 	l := watched(t, w, workspacefile.Position{Lineage: "x"})
@@ -160,9 +160,9 @@ func repository(t *testing.T, root string) (git func(...string)) {
 	return git
 }
 
-// TestADiffIsTakenWhenTheHeadMoves checks one diff each for a commit and for another branch, and
+// TestDiffFollowsHead checks one diff each for a commit and for another branch, and
 // none for changes of files.
-func TestADiffIsTakenWhenTheHeadMoves(t *testing.T) {
+func TestDiffFollowsHead(t *testing.T) {
 	t.Parallel()
 	w, root := newWorkspace(t)
 	git := repository(t, root)
@@ -313,8 +313,8 @@ func TestTheFirstLinkOfARestoredWorkspaceWaitsForNoPass(t *testing.T) {
 	require.Equal(t, 2, next.index.Passes(), "a seal looks itself")
 }
 
-// TestAWatchThatCannotSend checks that the watch ends, and that a later link can use the index.
-func TestAWatchThatCannotSend(t *testing.T) {
+// TestWatchWithFailingSend checks that the watch ends, and that a later link can use the index.
+func TestWatchWithFailingSend(t *testing.T) {
 	t.Parallel()
 	w, root := newWorkspace(t)
 	broken := w.Watch(func(runner.Message) error { return errors.New("broken") }, slog.New(slog.DiscardHandler))

@@ -66,7 +66,7 @@ func read(t *testing.T, j *Journal, from int64) []runner.Frame {
 	}
 }
 
-func TestGivesBackWhatWasAppended(t *testing.T) {
+func TestAppendedFramesAreRead(t *testing.T) {
 	t.Parallel()
 	j, dir := setup(t)
 	require.NoError(t, j.Mark(Delivering))
@@ -85,7 +85,7 @@ func TestGivesBackWhatWasAppended(t *testing.T) {
 	}
 }
 
-func TestContinuesAfterItWasOpenedAgain(t *testing.T) {
+func TestReopenedJournalContinues(t *testing.T) {
 	t.Parallel()
 	j, dir := setup(t)
 	fill(t, j, 3)
@@ -97,7 +97,7 @@ func TestContinuesAfterItWasOpenedAgain(t *testing.T) {
 	require.Len(t, read(t, j, 0), 4)
 }
 
-func TestNothingFollowsAFinalMark(t *testing.T) {
+func TestNothingIsAppendedAfterFinalMark(t *testing.T) {
 	t.Parallel()
 	for _, final := range []Mark{Cut, Closed, Sealed} {
 		t.Run(fmt.Sprint(final), func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestAFailedAppendLeavesNothing(t *testing.T) {
 	require.Len(t, read(t, reopen(t, dir), 0), 3)
 }
 
-func TestTheNameOfARunIsNoPath(t *testing.T) {
+func TestRunNameIsNotPath(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, run := range []string{"", "..", "a/b", "a.b", "x\x00"} {

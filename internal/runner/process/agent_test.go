@@ -170,7 +170,7 @@ func TestAnInterruptDoesNotProlongTheGrace(t *testing.T) {
 	require.Len(t, a.writes, 2)
 }
 
-func TestAnAgentThatDoesNotReadIsStuck(t *testing.T) {
+func TestUnreadingAgentIsStuck(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.shell(`echo ready; exec sleep 1000`)
@@ -181,9 +181,9 @@ func TestAnAgentThatDoesNotReadIsStuck(t *testing.T) {
 	require.LessOrEqual(t, s.Count, stdinQueue+1, "one is being written")
 }
 
-// TestAnAgentThatHasEndedDoesNotRun checks this before the signal of its exit has been handled;
+// TestEndedAgentIsNotRunning checks this before the signal of its exit has been handled;
 // otherwise a prompt would be written to it.
-func TestAnAgentThatHasEndedDoesNotRun(t *testing.T) {
+func TestEndedAgentIsNotRunning(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.shell(`echo ready; exec sleep 1000`)
@@ -194,9 +194,9 @@ func TestAnAgentThatHasEndedDoesNotRun(t *testing.T) {
 	require.Equal(t, "killed", h.exit().Signal)
 }
 
-// TestAPipeThatIsHeldOpen checks that the exit frame does not wait for a program that holds the
+// TestPipeHeldOpen checks that the exit frame does not wait for a program that holds the
 // agent's stdout open without being a descendant of it.
-func TestAPipeThatIsHeldOpen(t *testing.T) {
+func TestPipeHeldOpen(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	s := h.shell(`echo ready; read -r line; exit 5`)
@@ -229,7 +229,7 @@ func TestEnvironment(t *testing.T) {
 	require.ElementsMatch(t, []string{"A=launch", "B=secret", "HOME=" + h.dir, "LANG=xx", "PATH=/usr/bin:/bin", "TERM=vt100"}, got)
 }
 
-func TestWhatCannotBeStarted(t *testing.T) {
+func TestStartErrors(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	start := func(dir string, argv ...string) string {

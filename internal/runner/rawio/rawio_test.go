@@ -16,7 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/rawio"
 )
 
-func TestAPipeCarriesMoreThanItHolds(t *testing.T) {
+func TestPipeTransfersMoreThanItsBuffer(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
@@ -40,7 +40,7 @@ func TestAPipeCarriesMoreThanItHolds(t *testing.T) {
 	require.Zero(t, n)
 }
 
-func TestWhatCannotBeWritten(t *testing.T) {
+func TestWriteErrors(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
@@ -73,7 +73,7 @@ func TestWhatCannotBeWritten(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestAFileThatMayBlockIsUsedUnchanged(t *testing.T) {
+func TestBlockingFileIsUsedUnchanged(t *testing.T) {
 	t.Parallel()
 	plain, err := os.Create(filepath.Join(t.TempDir(), "file"))
 	require.NoError(t, err)

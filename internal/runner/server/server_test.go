@@ -170,7 +170,7 @@ func (s *served) ping() runner.Ping {
 	return p
 }
 
-func TestWhatAConnectionMaySay(t *testing.T) {
+func TestConnectionMessagesAreValidated(t *testing.T) {
 	t.Parallel()
 	s := newServed(t)
 	s.serve()
@@ -191,7 +191,7 @@ func TestWhatAConnectionMaySay(t *testing.T) {
 	require.Empty(t, s.ping().Watch)
 }
 
-func TestWhatALinkMaySay(t *testing.T) {
+func TestLinkMessagesAreValidated(t *testing.T) {
 	t.Parallel()
 	s := newServed(t)
 	s.serve()
@@ -231,7 +231,7 @@ func TestLinksDisplaceEachOther(t *testing.T) {
 	other.refused(runner.CodeStopping)
 }
 
-func TestAnAgentThatCannotBeStartedEndsTheRun(t *testing.T) {
+func TestUnstartableAgentEndsRun(t *testing.T) {
 	t.Parallel()
 	s := newServed(t)
 	s.serve()
@@ -263,8 +263,8 @@ func TestAnAgentThatCannotBeStartedEndsTheRun(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(s.dir, "open"))
 }
 
-// TestWhatAnEarlierServerLeft uses state directories of servers that were killed at various points.
-func TestWhatAnEarlierServerLeft(t *testing.T) {
+// TestLeftoversOfEarlierServer uses state directories of servers that were killed at various points.
+func TestLeftoversOfEarlierServer(t *testing.T) {
 	t.Parallel()
 	marks := func(t *testing.T, s *served, run string, exited bool, marks ...journal.Mark) {
 		t.Helper()
@@ -372,9 +372,9 @@ func TestASealWithoutAnAgent(t *testing.T) {
 	require.IsType(t, &runner.FilesBegun{}, m)
 }
 
-// TestASealSaysWhenTheWorkspaceIsQuiet checks that Quiet is the first message to a command that
+// TestSealReportsQuietWorkspace checks that Quiet is the first message to a command that
 // requests it. A command of an earlier release does not know the message.
-func TestASealSaysWhenTheWorkspaceIsQuiet(t *testing.T) {
+func TestSealReportsQuietWorkspace(t *testing.T) {
 	t.Parallel()
 	s := newServed(t)
 	s.serve()
@@ -386,8 +386,8 @@ func TestASealSaysWhenTheWorkspaceIsQuiet(t *testing.T) {
 	require.IsType(t, &runner.FilesBegun{}, s.command(runner.Command{Seal: seal}))
 }
 
-// TestAWorkerThatDoesNotRead checks that such a worker delays neither the server nor the next link.
-func TestAWorkerThatDoesNotRead(t *testing.T) {
+// TestWorkerThatStopsReading checks that such a worker delays neither the server nor the next link.
+func TestWorkerThatStopsReading(t *testing.T) {
 	t.Parallel()
 	s := newServed(t)
 	log := filepath.Join(s.home, "log.jsonl")

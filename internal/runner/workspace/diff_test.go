@@ -53,7 +53,7 @@ func deltas(d workspacefile.Diff) map[string]workspacefile.Delta {
 	return out
 }
 
-func TestDiffAgainstWhatWasThereFirst(t *testing.T) {
+func TestDiffAgainstInitialFiles(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.write("kept", "same\n")
@@ -171,7 +171,7 @@ func TestDiffHasBounds(t *testing.T) {
 	}
 }
 
-func TestHeadOfFindsWhatGitSays(t *testing.T) {
+func TestHeadOfMatchesGit(t *testing.T) {
 	t.Parallel()
 	needGit(t)
 	b := setup(t)
@@ -197,7 +197,7 @@ func TestHeadOfFindsWhatGitSays(t *testing.T) {
 }
 
 // The agent determines what is in its workspace. Reading a pipe blocks until data is written to it.
-func TestPipesAreNotWaitedFor(t *testing.T) {
+func TestPipesAreSkipped(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	git := filepath.Join(b.root, ".git")
@@ -244,7 +244,7 @@ func apply(a, b []string, edits []edit) []string {
 	return append(out, a[at:]...)
 }
 
-func TestEditsLeadFromOneTextToTheOther(t *testing.T) {
+func TestEditsTransformText(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		lines := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 0, 30)
@@ -266,8 +266,8 @@ func TestEditsLeadFromOneTextToTheOther(t *testing.T) {
 	require.Equal(t, []edit{{0, 5000, 0, 5000}}, compare(a, b), "too different to look for more")
 }
 
-// TestAPatchIsWhatGitApplies applies our own diffs with git.
-func TestAPatchIsWhatGitApplies(t *testing.T) {
+// TestGitAppliesPatch applies our own diffs with git.
+func TestGitAppliesPatch(t *testing.T) {
 	t.Parallel()
 	needGit(t)
 	texts := []string{

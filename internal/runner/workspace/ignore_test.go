@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestIgnoreRulesMeanWhatTheyMeanToGit(t *testing.T) {
+func TestIgnoreRulesMatchGit(t *testing.T) {
 	t.Parallel()
 	cases := map[string]map[string]bool{
 		"*.log":            {"a.log": true, "d/a.log": true, "a.logs": false},

@@ -113,7 +113,7 @@ func (b *bundle) remove(name string) {
 	require.NoError(b.t, os.RemoveAll(filepath.Join(b.root, name)))
 }
 
-func TestReportsWhatChangedSinceTheBeginning(t *testing.T) {
+func TestReportsChangesSinceStart(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.write("there", "1")
@@ -159,7 +159,7 @@ func TestAWriteWithinTheClocksTickIsFound(t *testing.T) {
 	}
 }
 
-func TestWhatTheWorkerDidNotStoreIsReportedAgain(t *testing.T) {
+func TestUnstoredChangesAreReportedAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.write("initial", "i")
@@ -183,7 +183,7 @@ func TestWhatTheWorkerDidNotStoreIsReportedAgain(t *testing.T) {
 	require.Empty(t, b.sync())
 }
 
-func TestASendThatFailsLosesNothing(t *testing.T) {
+func TestFailedSendLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.attach()
@@ -197,7 +197,7 @@ func TestASendThatFailsLosesNothing(t *testing.T) {
 	require.Equal(t, []string{"created a", "created b"}, b.sync())
 }
 
-func TestARestoredDiskContinuesWhereItWas(t *testing.T) {
+func TestRestoredDiskContinues(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.write("a", "1")
@@ -335,7 +335,7 @@ func TestAFullWorkspaceIsReportedOnce(t *testing.T) {
 	require.Equal(t, []string{"created a", "deleted m0"}, b.sync(), "there is room again")
 }
 
-func TestLinksAndOtherThingsAreNoFiles(t *testing.T) {
+func TestOnlyRegularFilesAreReported(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	outside := t.TempDir()
@@ -365,7 +365,7 @@ func TestLinksAndOtherThingsAreNoFiles(t *testing.T) {
 	require.Empty(t, b.seen)
 }
 
-func TestIgnoreFilesCountInRepositoriesAlone(t *testing.T) {
+func TestIgnoreFilesApplyOnlyInRepositories(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.attach()
@@ -387,7 +387,7 @@ func TestIgnoreFilesCountInRepositoriesAlone(t *testing.T) {
 	require.Equal(t, []string{"deleted a.log", "deleted lib/b.log"}, b.sync(), "ignored files are no longer reported")
 }
 
-func TestAFileThatKeepsChangingIsHeldBack(t *testing.T) {
+func TestConstantlyChangingFileIsDeferred(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.attach()
@@ -406,7 +406,7 @@ func TestAFileThatKeepsChangingIsHeldBack(t *testing.T) {
 	require.Equal(t, []string{"created other", "modified log"}, b.sync(), "a flush holds nothing back")
 }
 
-func TestAWatcherWakesForWhatHappensBelow(t *testing.T) {
+func TestWatcherWakesForChangesInSubdirectories(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.write("dir/a", "1")

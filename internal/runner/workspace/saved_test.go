@@ -55,7 +55,7 @@ func TestAnIndexOfAnEarlierReleaseIsRead(t *testing.T) {
 	require.Equal(t, data, kept, "an earlier release may need it again")
 }
 
-func TestAnIndexThatIsNotWholeIsRefused(t *testing.T) {
+func TestTruncatedIndexIsRefused(t *testing.T) {
 	t.Parallel()
 	data, err := encodeSaved(someSaved())
 	require.NoError(t, err)

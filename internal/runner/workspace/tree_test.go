@@ -58,7 +58,7 @@ func (w *tree) compare(t *testing.T) manifest.TreeDifference {
 	return CompareTree(t.Context(), w.root, w.dir, w.taken)
 }
 
-func TestATreeEqualsItselfHoweverOftenItIsTaken(t *testing.T) {
+func TestTreeIsDeterministic(t *testing.T) {
 	t.Parallel()
 	w := takenTree(t)
 	require.Zero(t, w.compare(t))
@@ -205,9 +205,9 @@ func TestATreeNamesNoMoreThanSomeDifferences(t *testing.T) {
 	}
 }
 
-// TestAnIndexThatIsNotTheTreesIsNotBelieved covers an index of another tree, because the index is
+// TestForeignIndexIsIgnored covers an index of another tree, because the index is
 // on the same disk as the files.
-func TestAnIndexThatIsNotTheTreesIsNotBelieved(t *testing.T) {
+func TestForeignIndexIsIgnored(t *testing.T) {
 	t.Parallel()
 	w := takenTree(t)
 	taken := w.taken

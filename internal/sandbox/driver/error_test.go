@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 )
 
-func TestFinalErrorsAreThoseThatARetryDoesNotHelp(t *testing.T) {
+func TestFinalErrorCodes(t *testing.T) {
 	t.Parallel()
 	for code, final := range map[driver.Code]bool{
 		driver.Gone: true, driver.NameTaken: true, driver.NoFile: true, driver.Invalid: true, driver.Denied: true, driver.Damaged: true, driver.Unsupported: true,

@@ -52,7 +52,7 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-func TestNotFoundFromInsideASandboxIsNoDeath(t *testing.T) {
+func TestNotFoundInsideSandboxIsNotDeath(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, driver.Unavailable, driver.CodeOf(insideFault("exec", "sb-1", modal.NotFoundError{})))
 	require.Equal(t, driver.Unavailable, driver.CodeOf(insideFault("exec", "sb-1", status.Error(codes.NotFound, ""))))

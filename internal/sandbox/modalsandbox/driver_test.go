@@ -39,7 +39,7 @@ func TestListingCostsOneCall(t *testing.T) {
 	}
 }
 
-func TestThrottlingIsSleptOffForAWhileOnly(t *testing.T) {
+func TestThrottlingIsRetriedForBoundedTime(t *testing.T) {
 	t.Parallel()
 	server := localmodaltest.Start(t, localmodal.Options{})
 	drv := connect(t, server)
@@ -65,7 +65,7 @@ func TestAShortFailureIsRetriedByTheSDK(t *testing.T) {
 	require.Equal(t, id, list[0].ID)
 }
 
-func TestAServerThatIsNotThereIsUnavailable(t *testing.T) {
+func TestMissingServerIsUnavailable(t *testing.T) {
 	t.Parallel()
 	drv := connectWith(t, modalsandbox.Config{ServerURL: "http://127.0.0.1:1", TokenID: "ak", TokenSecret: secret.NewValue("as")})
 	_, err := driver.Collect(drv.List(t.Context(), nil))
@@ -95,7 +95,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-func TestIsolationIsWhatTheServerSays(t *testing.T) {
+func TestIsolationIsReadFromServer(t *testing.T) {
 	t.Parallel()
 	server := localmodaltest.Start(t, localmodal.Options{})
 	drv := connect(t, server)
@@ -107,7 +107,7 @@ func TestIsolationIsWhatTheServerSays(t *testing.T) {
 }
 
 // The environment would silently override the configuration.
-func TestConfigThatTheEnvironmentContradicts(t *testing.T) {
+func TestConfigContradictsEnvironment(t *testing.T) {
 	t.Setenv("MODAL_SERVER_URL", "http://127.0.0.1:2")
 	_, err := modalsandbox.New(modalsandbox.Config{TokenID: "ak", TokenSecret: secret.NewValue("as"), ServerURL: "http://127.0.0.1:1"})
 	require.ErrorContains(t, err, "MODAL_SERVER_URL")

@@ -110,9 +110,9 @@ func withoutProgress(out []byte) string {
 	return kept.String()
 }
 
-// TestSecurityDocumentSaysWhatIsTried compares the table of SECURITY.md with the suite and with
+// TestSecurityDocumentListsAttacks compares the table of SECURITY.md with the suite and with
 // what the levels declare for a server that runs as root.
-func TestSecurityDocumentSaysWhatIsTried(t *testing.T) {
+func TestSecurityDocumentListsAttacks(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("the table is that of root; an ordinary user's level of chroot keeps sandboxes apart as well")

@@ -33,7 +33,7 @@ func said(role, text string) message {
 	return message{"type": "message", "role": role, "content": []message{{"type": "input_text", "text": text}}}
 }
 
-func TestSpeaksAsTheResponsesAPIDoes(t *testing.T) {
+func TestResponsesAPIFormat(t *testing.T) {
 	t.Parallel()
 	s := modelserver.New(map[string][]modelserver.Step{
 		"tool": {
@@ -83,7 +83,7 @@ func TestSpeaksAsTheResponsesAPIDoes(t *testing.T) {
 	require.NotContains(t, body, "response.completed")
 }
 
-func TestCallsFromJavaScriptWhatIsThereAlone(t *testing.T) {
+func TestJavaScriptCallsOnlyAvailableTools(t *testing.T) {
 	t.Parallel()
 	s := modelserver.New(map[string][]modelserver.Step{"tool": {{Calls: []modelserver.Call{modelserver.Exec("ls")}}}})
 	t.Cleanup(s.Close)

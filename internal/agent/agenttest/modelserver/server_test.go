@@ -55,7 +55,7 @@ func server(t *testing.T) *modelserver.Server {
 	return s
 }
 
-func TestTheHistoryShowsTheStep(t *testing.T) {
+func TestHistorySelectsStep(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	for want, messages := range map[string][]message{
@@ -74,7 +74,7 @@ func TestTheHistoryShowsTheStep(t *testing.T) {
 	require.Contains(t, again, "First.", "a request repeated is answered again")
 }
 
-func TestKeepsWhatItWasSent(t *testing.T) {
+func TestRequestsAreRecorded(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	_, _, err := ask(t, s, false, user("{{tool}} go"), model, result)
@@ -84,7 +84,7 @@ func TestKeepsWhatItWasSent(t *testing.T) {
 	}}, s.Requests())
 }
 
-func TestStreamsInPieces(t *testing.T) {
+func TestResponsesAreStreamed(t *testing.T) {
 	t.Parallel()
 	status, body, err := ask(t, server(t), true, user("{{tool}} go"))
 	require.NoError(t, err)
@@ -114,7 +114,7 @@ func TestStreamsInPieces(t *testing.T) {
 	require.JSONEq(t, `{"command":"ls -la /somewhere","description":"Run a command"}`, input)
 }
 
-func TestFailsAsTheScriptSays(t *testing.T) {
+func TestScriptedFailures(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	status, body, err := ask(t, s, true, user("{{broken}} go"))

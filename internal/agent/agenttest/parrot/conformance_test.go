@@ -40,15 +40,15 @@ func command(t *testing.T, launch agent.Launch) *exec.Cmd {
 func TestConformsToTheAdapterSuite(t *testing.T) {
 	t.Parallel()
 	cannot := map[string]string{
-		"Thinks":                           "it does not",
-		"SaysThatTheModelRefuses":          "it has no model",
-		"SaysThatItsKeyIsRefused":          "it has no model",
-		"GivesUpWhereTheModelFailsForEver": "it has no model",
+		"Thinks":                 "it does not",
+		"ReportsModelRefusal":    "it has no model",
+		"ReportsRefusedKey":      "it has no model",
+		"FailsAfterModelTimeout": "it has no model",
 	}
 	for _, scenario := range []string{
-		"WritesAFileWithATool", "ReportsAFailingTool", "CallsASubagent", "IsInterruptedInATool", "IsKilledInATool",
-		"CountsAsAbortedWhenTheRunnerHadToKillIt", "RunsAPromptDeliveredTwiceOnce", "CutsWhatIsOpen",
-		"CallsToolsInParallel", "DoesWhatItIsAllowed", "LeavesWhatItIsDenied", "AsksItsUser", "CallsAToolOfOverwinter", "NeedsNoPermissionForToolsOfOverwinter",
+		"WritesFileWithTool", "ReportsFailingTool", "CallsSubagent", "InterruptedInTool", "KilledInTool",
+		"AbortedIfKilledByRunner", "RepeatedDeliveryRunsOnce", "CutEndsOpenBlocks",
+		"CallsToolsInParallel", "RunsAllowedTool", "SkipsDeniedTool", "AsksUser", "CallsOverwinterTool", "OverwinterToolsNeedNoPermission",
 	} {
 		cannot[scenario] = "it has no tools"
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestFailuresKeepWhatATestLoggedBeforeItsResult(t *testing.T) {
+func TestFailuresKeepLogOfTest(t *testing.T) {
 	t.Parallel()
 	const output = `=== RUN   TestFails
 === PAUSE TestFails

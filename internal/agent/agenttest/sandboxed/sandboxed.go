@@ -66,7 +66,7 @@ const ordinary = 65534
 
 // short matches the scenarios of the short run: the agent reaches its model, and runs and
 // terminates a tool.
-const short = "AnswersHello|WritesAFileWithATool|IsInterruptedInATool"
+const short = "AnswersHello|WritesFileWithTool|InterruptedInTool"
 
 // limit bounds one run in a sandbox.
 const limit = 30 * time.Minute

@@ -17,7 +17,7 @@ func read(t *testing.T, line string) execlines.Line {
 	return l
 }
 
-func TestLinesOfTheAppServerAreNone(t *testing.T) {
+func TestAppServerLinesAreRejected(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
 		"", "no json", `{"type":"unknown"}`, `{"type":"error","id":1}`, `{"type":"error","method":"error"}`,
@@ -39,7 +39,7 @@ func TestItemsOfTwoProcessesHaveDifferentIDs(t *testing.T) {
 	require.NotEqual(t, first.ID, second.ID)
 }
 
-func TestHowATurnEnds(t *testing.T) {
+func TestTurnOutcomes(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, codexformat.Completed, read(t, `{"type":"turn.completed"}`).Verdict().Status)
 	failed := read(t, `{"type":"turn.failed","error":{"message":"no quota"}}`).Verdict()

@@ -16,14 +16,14 @@ func TestIsDistinguishesTheForms(t *testing.T) {
 	require.False(t, oldrollout.Is([]byte(`{"type":"event_msg","payload":{"type":"item_completed"}}`)))
 }
 
-func TestAFileWithoutAThreadSaysNothing(t *testing.T) {
+func TestFileWithoutThreadIsEmpty(t *testing.T) {
 	t.Parallel()
 	for _, data := range []string{"", "no json\n", `{"type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"a"}]}}`} {
 		require.Zero(t, oldrollout.Read([]byte(data)), data)
 	}
 }
 
-func TestACallThatNeverEndsHasNoResult(t *testing.T) {
+func TestUnendedCallHasNoResult(t *testing.T) {
 	t.Parallel()
 	r := oldrollout.Read([]byte(`{"timestamp":"2025-09-01T10:00:00.000Z","type":"session_meta","payload":{"id":"t","cwd":"/w"}}
 {"timestamp":"2025-09-01T10:00:01.000Z","type":"response_item","payload":{"type":"function_call","name":"shell","arguments":"{}","call_id":"a"}}

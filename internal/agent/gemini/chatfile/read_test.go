@@ -53,7 +53,7 @@ func TestOnlyTheMainConversationIsRewound(t *testing.T) {
 		transcript.File{Path: "/chats/x/sub.jsonl", Data: []byte(header("sub", "subagent", "00") + message("a", "") + rewind)}))
 }
 
-func TestAMessageWithoutATimeHasThatOfTheOneBefore(t *testing.T) {
+func TestMessageWithoutTimeInheritsPrevious(t *testing.T) {
 	t.Parallel()
 	c, ok := chatfile.Open(transcript.File{Path: "/s.jsonl", Data: []byte(header("s", "main", "01") +
 		`{"id":"1","type":"user","content":"x"}` + "\n" + message("2", "") + "no json\n" + `{"id":"3","type":"user"}`)})
@@ -65,7 +65,7 @@ func TestAMessageWithoutATimeHasThatOfTheOneBefore(t *testing.T) {
 	require.Equal(t, []string{"00:00:01", "00:01:00", "00:01:00"}, at)
 }
 
-func TestOtherFilesAreNoChats(t *testing.T) {
+func TestOtherFilesAreRejected(t *testing.T) {
 	t.Parallel()
 	for _, f := range []transcript.File{
 		{Path: "/chats/session-1.txt", Data: []byte(header("s", "main", "01"))},

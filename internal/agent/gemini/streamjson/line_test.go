@@ -46,7 +46,7 @@ func TestAResultIsTheOutputOrTheError(t *testing.T) {
 	}
 }
 
-func TestTheReasonOfAFailureIsTheNearestOne(t *testing.T) {
+func TestFailureReasonIsNearestError(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
 		`{"type":"result","status":"error","error":{"message":"no quota"}}`: "no quota",

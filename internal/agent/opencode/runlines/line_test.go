@@ -25,7 +25,7 @@ func TestALineHasAPartOrAnError(t *testing.T) {
 	require.Equal(t, frame, l.At, "the line has no time")
 }
 
-func TestOtherLinesAreNone(t *testing.T) {
+func TestOtherLinesAreRejected(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
 		"", "no json", "[]", `{"type":"text","sessionID":"ses_1"}`,

@@ -228,7 +228,7 @@ func TestAPromptWaitsForTheAgentAndRunsOnce(t *testing.T) {
 	require.Equal(t, []string{"ready s1", "begun run_1", "end"}, notes, "the notebook has neither the agent's lines nor repeated reports")
 }
 
-func TestAnAbortedPromptThatWaitsIsNotSent(t *testing.T) {
+func TestAbortedPendingPromptIsNotSent(t *testing.T) {
 	t.Parallel()
 	r := setup(t, `while read line; do echo "$line"; done`, nil)
 	r.command(t, stdio.Command{Type: stdio.Prompt, RunID: "run_1", Content: "hello"})
@@ -241,7 +241,7 @@ func TestAnAbortedPromptThatWaitsIsNotSent(t *testing.T) {
 	require.Equal(t, bridge.ExitDone, r.code(t), "the agent was sent nothing that it would repeat")
 }
 
-func TestAFailedStartFailsThePromptThatWaits(t *testing.T) {
+func TestFailedStartFailsPendingPrompt(t *testing.T) {
 	t.Parallel()
 	r := setup(t, respond, nil)
 	r.command(t, stdio.Command{Type: stdio.Prompt, RunID: "run_1", Content: "hello"})
@@ -286,7 +286,7 @@ func TestAQuestionIsAnsweredOnceOrWithdrawn(t *testing.T) {
 	r.expect(t, "interrupted", "answered c1 withdrawn", `{"id":"session/prompt#2","result":{"stopReason":"cancelled"}}`, "end cancelled aborted")
 }
 
-func TestWhatIsAllowedIsNotAsked(t *testing.T) {
+func TestAllowedToolsRaiseNoQuestion(t *testing.T) {
 	t.Parallel()
 	r := setup(t, ask, func(k *talk) { k.Allow = true })
 	r.start <- acpclient.Started{Session: "s1"}
@@ -304,7 +304,7 @@ func TestASilentAgentIsCancelled(t *testing.T) {
 		`{"id":"session/prompt#1","result":{"stopReason":"cancelled"}}`, "end failed no word within 1ms")
 }
 
-func TestAnAgentThatDiesIsReported(t *testing.T) {
+func TestAgentDeathIsReported(t *testing.T) {
 	t.Parallel()
 	r := setup(t, `read line; exit 7`, nil)
 	r.start <- acpclient.Started{Session: "s1"}

@@ -49,7 +49,7 @@ func answering(t *testing.T, answer func(p *program, method string, turn codexfo
 	return p, &printed
 }
 
-func TestAnAbortIsNotedAlthoughTheMainTurnEndsDuringIt(t *testing.T) {
+func TestAbortIsRecordedIfMainTurnEndsMeanwhile(t *testing.T) {
 	t.Parallel()
 	main, sub := codexformat.Turn{Thread: "main", ID: "1"}, codexformat.Turn{Thread: "sub", ID: "2"}
 	var interrupted []codexformat.Turn

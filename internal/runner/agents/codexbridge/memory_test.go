@@ -57,7 +57,7 @@ func TestWithoutANotebookTheNewestMainThreadIsResumed(t *testing.T) {
 	require.Empty(t, p.thread, "a session without turns resumes nothing")
 }
 
-func TestWhatBecameOfAPromptIsRemembered(t *testing.T) {
+func TestPromptOutcomeIsRemembered(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		end  string
@@ -79,7 +79,7 @@ func TestWhatBecameOfAPromptIsRemembered(t *testing.T) {
 	}
 }
 
-func TestTheEndOfATurnMustBeAWholeLine(t *testing.T) {
+func TestPartialTurnEndIsIgnored(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "rollout.jsonl")
 	require.False(t, hasEnd(name, "turn-1"), "there is no file")

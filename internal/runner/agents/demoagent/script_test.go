@@ -59,7 +59,7 @@ func TestReadsAScriptLineByLine(t *testing.T) {
 	}
 }
 
-func TestCutsTextIntoWordsThatAreTheTextAgain(t *testing.T) {
+func TestWordsJoinToOriginalText(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{"one ", "two  ", "three"}, words("one two  three"))
 	require.Equal(t, []string{"  one\n", "two\n"}, words("  one\ntwo\n"))

@@ -82,7 +82,7 @@ var want = []string{
 	"agent_message_chunk", "record b",
 }
 
-func TestRecordsFollowWhatTheyAreAbout(t *testing.T) {
+func TestRecordsFollowTheirSubject(t *testing.T) {
 	t.Parallel()
 	updates := []string{thoughtT, chunkA, chunkB, callBegins, callEnds, chunkB}
 	records := []string{answerAB, recordCall, responseC, answerB}
@@ -112,7 +112,7 @@ func TestRecordsFollowWhatTheyAreAbout(t *testing.T) {
 	}
 }
 
-func TestTextThatWasNotWrittenDownIsLeft(t *testing.T) {
+func TestUnrecordedTextIsKept(t *testing.T) {
 	t.Parallel()
 	o := setup(t)
 	o.says(thoughtT)
@@ -126,7 +126,7 @@ func TestTextThatWasNotWrittenDownIsLeft(t *testing.T) {
 	require.Empty(t, thoughts)
 }
 
-func TestRepeatedRecordsAreNoNews(t *testing.T) {
+func TestRepeatedRecordsAreIgnored(t *testing.T) {
 	t.Parallel()
 	n := newNews()
 	require.Len(t, n.read("", []byte(answerAB)), 1)

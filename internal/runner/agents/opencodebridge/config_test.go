@@ -45,7 +45,7 @@ func TestSecretsCompleteTheConfiguration(t *testing.T) {
 	}
 }
 
-func TestAnErrorOfTheConfigurationHasNothingOfIt(t *testing.T) {
+func TestConfigurationErrorHidesContent(t *testing.T) {
 	t.Parallel()
 	_, err := withSecrets("", func(name string) string {
 		if name == "OPENCODE_CONFIG_CONTENT" {

@@ -89,7 +89,7 @@ func driven(t *testing.T, s *mute) (*driver, *bytes.Buffer) {
 	return d, &out
 }
 
-func TestAPromptThatIsNotAcknowledgedMayBeAtWork(t *testing.T) {
+func TestUnacknowledgedPromptMayBeRunning(t *testing.T) {
 	t.Parallel()
 	d, out := driven(t, &mute{takes: true, silent: map[string]bool{"POST /session/ses_1/prompt_async": true}})
 	require.NotNil(t, d.turn, "its failure is not known")
@@ -105,7 +105,7 @@ func TestAPromptThatIsNotAcknowledgedMayBeAtWork(t *testing.T) {
 	require.NotContains(t, out.String(), `"failed"`)
 }
 
-func TestAPromptThatIsNeverTakenUpEndsTheAgent(t *testing.T) {
+func TestUnstartedPromptEndsAgent(t *testing.T) {
 	t.Parallel()
 	d, out := driven(t, &mute{silent: map[string]bool{"POST /session/ses_1/prompt_async": true}})
 	for range startLooks - 1 {
@@ -121,7 +121,7 @@ func TestAPromptThatIsNeverTakenUpEndsTheAgent(t *testing.T) {
 	require.NotContains(t, out.String(), `"end"`)
 }
 
-func TestAServerThatHangsIsEnded(t *testing.T) {
+func TestHangingServerIsKilled(t *testing.T) {
 	t.Parallel()
 	s := &mute{takes: true}
 	d, _ := driven(t, s)
@@ -136,7 +136,7 @@ func TestAServerThatHangsIsEnded(t *testing.T) {
 	<-d.server.child.Done()
 }
 
-func TestAPromptThatIsRefusedHasFailed(t *testing.T) {
+func TestRefusedPromptFails(t *testing.T) {
 	t.Parallel()
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {

@@ -57,7 +57,7 @@ func TestFailuresAreAddedToThoseOfEarlierBridges(t *testing.T) {
 	require.JSONEq(t, `{"failures":[{"messageID":"msg_1","message":"no answer"},{"messageID":"msg_2","message":"no answer"}]}`, string(data))
 }
 
-func TestASessionThatCannotBeSavedIsTriedAgain(t *testing.T) {
+func TestFailedSessionSaveIsRetried(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Bool
 	broken.Store(true)
