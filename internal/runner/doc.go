@@ -161,7 +161,7 @@
 // # Durability
 //
 // Records of the journal are in the file system at once, where the sandbox's next runner finds
-// them. They are synced to disk within a second (fsync by timer), and all of them at a seal. No
+// them. They are synced to disk within five seconds (fsync by timer), and all of them at a seal. No
 // prompt waits for the disk: the disk is lost with its sandbox, and the sandbox with its machine,
 // so a stricter rule would have no benefit.
 //

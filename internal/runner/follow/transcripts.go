@@ -223,6 +223,9 @@ func (t *followed) take(b []byte) {
 }
 
 func (t *followed) poll(strict bool, send func(*runner.Segment) error) error {
+	if !strict && t.unchanged() {
+		return nil
+	}
 	file, err := regular.Open(t.path)
 	if err != nil {
 		return nil
@@ -233,9 +236,6 @@ func (t *followed) poll(strict bool, send func(*runner.Segment) error) error {
 		return nil
 	}
 	inode := inodeOf(info)
-	if !strict && inode == t.inode && info.Size() == t.size && info.ModTime().Equal(t.written) {
-		return nil
-	}
 	same, err := t.same(file, info, strict || t.inode != 0 && inode != t.inode)
 	if err != nil {
 		return nil
@@ -261,6 +261,16 @@ func (t *followed) poll(strict bool, send func(*runner.Segment) error) error {
 		t.inode, t.written = inode, info.ModTime()
 	}
 	return nil
+}
+
+// unchanged reports whether the file looks as it did when it was last read to its end. It does not
+// open the file, because a poll rarely finds a change.
+func (t *followed) unchanged() bool {
+	if t.inode == 0 {
+		return false
+	}
+	info, err := os.Stat(t.path)
+	return err == nil && info.Mode().IsRegular() && inodeOf(info) == t.inode && info.Size() == t.size && info.ModTime().Equal(t.written)
 }
 
 // same reports whether the bytes that were read before are still there.

@@ -35,7 +35,9 @@ func NewReaper() *Reaper {
 	signal.Notify(ended, unix.SIGCHLD)
 	r.done.Go(func() {
 		defer signal.Stop(ended)
-		net := time.NewTicker(time.Second) // in case a signal was merged with another
+		// reap reaps all children that have exited, so a signal that was merged with another is not
+		// missed. The ticker is for a signal that never came.
+		net := time.NewTicker(time.Minute)
 		defer net.Stop()
 		for {
 			select {

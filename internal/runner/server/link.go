@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runner/beat"
 	"github.com/overwinter-dev/overwinter/internal/runner/follow"
 	"github.com/overwinter-dev/overwinter/internal/runner/journal"
 	"github.com/overwinter-dev/overwinter/internal/runner/process"
@@ -386,7 +387,7 @@ func (l *link) frames(j *journal.Journal) {
 
 // transcripts sends new data of the agent's files, and answers flushes.
 func (l *link) transcripts(f *follow.Transcripts) {
-	t := time.NewTicker(follow.PollInterval)
+	t := time.NewTimer(beat.Next(follow.PollInterval))
 	defer t.Stop()
 	for {
 		id, flushed := int64(0), false
@@ -394,6 +395,7 @@ func (l *link) transcripts(f *follow.Transcripts) {
 		case <-l.ctx.Done():
 			return
 		case <-t.C:
+			t.Reset(beat.Next(follow.PollInterval))
 		case id = <-l.flush:
 			flushed = true
 		}

@@ -80,6 +80,7 @@ func (s *Server) begin(run string, start *runner.Start, seals int, report func(*
 	if a, err = s.deliver(j, a, start, report); err != nil {
 		s.logger.Warn("agent cannot be started", slog.String("run_id", run), slog.Any("error", err))
 		_, err = j.Append(runner.Exit, time.Now(), process.FailedStart(err), false)
+		s.wrote()
 	}
 	s.interruptEarly(run, a)
 	return errors.Join(err, s.closeRun(before))
@@ -131,6 +132,7 @@ func (s *Server) deliver(j *journal.Journal, a *process.Agent, start *runner.Sta
 			s.fail(err)
 			return
 		}
+		s.wrote()
 		report(j)
 	})
 	if errors.Is(err, process.ErrStuck) {
@@ -166,6 +168,7 @@ func (s *Server) openRun(run string, patterns []string) (j, before *journal.Jour
 	}
 	s.steered = map[string]struct{}{}
 	s.named = true // synced soon; a prompt does not wait for it
+	s.wrote()
 	before = s.open
 	s.open, s.journals[run], s.sealed, s.beginning = j, j, false, true
 	if len(patterns) > 0 {
@@ -198,6 +201,7 @@ func (s *Server) forget() {
 		delete(s.journals, run)
 		s.over = append(s.over, j) // no prompt, and no line of the agent, waits for the disk
 	}
+	s.wrote()
 	if s.link != nil && s.link.run != s.open.Run() {
 		return // a link may read an old run; the next start discards it
 	}

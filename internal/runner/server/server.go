@@ -18,6 +18,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/durable"
 	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runner/beat"
 	"github.com/overwinter-dev/overwinter/internal/runner/follow"
 	"github.com/overwinter-dev/overwinter/internal/runner/journal"
 	"github.com/overwinter-dev/overwinter/internal/runner/process"
@@ -25,7 +26,9 @@ import (
 )
 
 const (
-	syncInterval = time.Second
+	// syncInterval is the time between syncs of what was written. A sync costs the runner as much as
+	// several lines of the agent, and the disk is lost with its sandbox.
+	syncInterval = 5 * time.Second
 	maxState     = 16 << 20        // bytes of one of the runner's files
 	stopGrace    = 2 * time.Second // for each step of stopping an agent gracefully
 )
@@ -65,6 +68,7 @@ type Server struct {
 	open     *journal.Journal            // receives frames; nil before the first start
 	over     []*journal.Journal          // no longer in use, to be synced and closed
 	named    bool                        // a journal was created and named in openFile, which may not be synced
+	unsynced chan struct{}               // has room for one signal that syncOnce has something to sync
 	agent    *process.Agent              // the newest process; may have exited
 	patterns []string                    // of transcripts
 	// beginning is set while the open run's prompt is being delivered.
@@ -93,7 +97,7 @@ func Serve(ctx context.Context, cfg Config) error {
 	}
 	s.reaper = process.NewReaper()
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s.tasks.Go(func() { s.syncJournals(background) })
+	s.tasks.Go(func() { s.syncJournals(background, syncInterval) })
 	s.tasks.Go(s.files.Load)
 	s.tasks.Go(func() {
 		<-ctx.Done()
@@ -130,6 +134,7 @@ func open(cfg Config) (*Server, error) {
 		cfg: cfg, logger: cfg.Logger, versions: follow.NewVersions(),
 		files: follow.NewWorkspace(cfg.Workspace, runner.IndexDir(cfg.Dir)),
 		conns: map[net.Conn]struct{}{}, attempts: map[string]int64{}, journals: map[string]*journal.Journal{},
+		unsynced: make(chan struct{}, 1),
 	}
 	if err := os.MkdirAll(s.runs(), 0o700); err != nil {
 		return nil, fmt.Errorf("make state directory: %w", err)
@@ -212,18 +217,31 @@ func listenAt(path string) (*net.UnixListener, error) {
 	return listener, nil
 }
 
-func (s *Server) syncJournals(ctx context.Context) {
-	t := time.NewTicker(syncInterval)
-	defer t.Stop()
+// syncJournals syncs what was written, at most an interval later. It does not wake without anything
+// to sync.
+func (s *Server) syncJournals(ctx context.Context, interval time.Duration) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.C:
+		case <-s.unsynced:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(beat.Next(interval)):
 		}
 		if err := s.syncOnce(); err != nil {
 			s.fail(err)
 		}
+	}
+}
+
+// wrote makes syncJournals sync what was written.
+func (s *Server) wrote() {
+	select {
+	case s.unsynced <- struct{}{}:
+	default: // the next sync has not begun
 	}
 }
 
@@ -289,6 +307,7 @@ func (s *Server) frame(stream runner.Stream, data []byte, truncated bool) {
 		if err != nil {
 			s.fail(err)
 		}
+		s.wrote()
 		return
 	}
 }

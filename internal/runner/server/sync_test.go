@@ -1,11 +1,14 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -38,6 +41,32 @@ func TestJournalsOfEarlierRunsAreClosedWithTheNextSync(t *testing.T) {
 	require.NoError(t, s.closeRun(before))
 	require.NoError(t, s.closeJournals())
 	require.Zero(t, openFiles(t, s.runs()))
+}
+
+// TestWhatIsWrittenIsSynced checks that a sync follows what was written, each time.
+func TestWhatIsWrittenIsSynced(t *testing.T) {
+	t.Parallel()
+	s := &Server{cfg: Config{Dir: t.TempDir()}, journals: map[string]*journal.Journal{}, unsynced: make(chan struct{}, 1)}
+	require.NoError(t, os.Mkdir(s.runs(), 0o700))
+	ctx, stop := context.WithCancel(t.Context())
+	var syncing sync.WaitGroup
+	syncing.Go(func() { s.syncJournals(ctx, 10*time.Millisecond) })
+	var before *journal.Journal
+	for i := range 2 {
+		var err error
+		_, before, err = s.openRun(fmt.Sprintf("run_%d", i), nil)
+		require.NoError(t, err)
+		require.NoError(t, s.closeRun(before))
+		require.Eventually(t, func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return !s.named && len(s.over) == 0
+		}, 2*time.Minute, 10*time.Millisecond)
+	}
+	require.NotNil(t, before)
+	stop()
+	syncing.Wait()
+	require.NoError(t, s.closeJournals())
 }
 
 // openFiles counts the files of a directory that this process has open.
