@@ -19,17 +19,21 @@ import (
 // exhausted reports whether all frames are committed and no more can arrive.
 func (a *attempt) exhausted() bool { return a.closed && a.frame >= a.lastFrame }
 
+// quietTick is the time without a message after which the loop of a turn checks what else is due.
+const quietTick = time.Second
+
 // follow turns frames into events until done. Messages that arrive during a commit are committed
 // together afterwards. It calls waiting before it waits for the next message; if that function does
 // nothing, the loop must make progress by itself.
 func (a *attempt) follow(ctx context.Context, link *turnLink, done func([]runner.Message) bool, waiting func()) error {
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
+	tick := time.NewTimer(quietTick) // an agent that prints needs no ticks
+	defer tick.Stop()
 	due := time.NewTimer(time.Hour) // for batches that are deferred for a short time
 	defer due.Stop()
 	var messages []runner.Message
 	for !done(messages) {
 		waiting()
+		tick.Reset(quietTick)
 		if a.deferred != nil && !a.deferred.prelude.IsZero() {
 			due.Reset(time.Until(a.deferred.prelude.Add(maxPreludeDeferral)))
 		} else {
@@ -37,7 +41,7 @@ func (a *attempt) follow(ctx context.Context, link *turnLink, done func([]runner
 		}
 		var err error
 		var changed bool
-		if messages, changed, err = link.take(ctx, ticker.C, due.C, a.waiting.changed, a.steering.changed); err != nil {
+		if messages, changed, err = link.take(ctx, tick.C, due.C, a.waiting.changed, a.steering.changed); err != nil {
 			return err
 		}
 		if len(messages) > 0 {
