@@ -19,11 +19,19 @@ import (
 // been reserved, or if the snapshot is not recorded or is being deleted.
 func (db *DB) BundleCommit(ctx context.Context, b bundle.Bundle) error {
 	var have dbsqlc.Bundle
-	earlier := func(in *lookups) (err error) {
-		if have, err = db.q.BundleGet(ctx, in, b.ID); isNoRows(err) {
-			return nil
+	var snapshot dbsqlc.Snapshot // locked, which protects it from deletion; zero if it is not recorded
+	earlier := func(in *lookups) error {
+		var haveErr, snapshotErr error
+		if have, haveErr = db.q.BundleGet(ctx, in, b.ID); isNoRows(haveErr) {
+			haveErr = nil
 		}
-		return err
+		if b.SnapshotID == "" {
+			return haveErr
+		}
+		if snapshot, snapshotErr = db.q.SnapshotLock(ctx, in, b.SnapshotID); isNoRows(snapshotErr) {
+			snapshotErr = nil
+		}
+		return cmp.Or(haveErr, snapshotErr)
 	}
 	return db.inSessionWith(ctx, "commit a bundle", b.SessionID, earlier, func(s *sessionTx) error {
 		if have.SessionID == b.SessionID {
@@ -32,8 +40,13 @@ func (db *DB) BundleCommit(ctx context.Context, b bundle.Bundle) error {
 		if b.Generation < s.row.Generation {
 			return illegal("generation %d is not the newest, which is %d", b.Generation, s.row.Generation)
 		}
-		if err := s.snapshotClaim(ctx, b.SnapshotID); err != nil {
-			return err
+		if b.SnapshotID != "" {
+			if err := bundleable(b.SnapshotID, snapshot); err != nil {
+				return err
+			}
+			if err := s.q.SnapshotBundled(ctx, &s.later, b.SnapshotID); err != nil {
+				return err
+			}
 		}
 		if b.CreatedAt.IsZero() {
 			b.CreatedAt = s.now
@@ -84,16 +97,25 @@ func (s *sessionTx) snapshotClaim(ctx context.Context, snapshotID string) error 
 	if snapshotID == "" {
 		return nil
 	}
-	snapshot, err := s.q.SnapshotLock(ctx, s, snapshotID)
-	switch {
-	case isNoRows(err):
-		return illegal("snapshot %s is not recorded", snapshotID)
-	case err != nil:
+	locked, err := s.q.SnapshotLock(ctx, s, snapshotID)
+	if err != nil && !isNoRows(err) {
 		return err
-	case snapshot.CondemnedAt != nil:
-		return illegal("snapshot %s is being deleted", snapshotID)
+	}
+	if err := bundleable(snapshotID, locked); err != nil {
+		return err
 	}
 	return s.q.SnapshotBundled(ctx, s, snapshotID)
+}
+
+// bundleable checks that a bundle may refer to a snapshot; locked is its row, zero if there is none.
+func bundleable(snapshotID string, locked dbsqlc.Snapshot) error {
+	switch {
+	case locked.ID == "":
+		return illegal("snapshot %s is not recorded", snapshotID)
+	case locked.CondemnedAt != nil:
+		return illegal("snapshot %s is being deleted", snapshotID)
+	}
+	return nil
 }
 
 // BundleHead returns the bundle to restore from; bundle_not_found if there is none.

@@ -50,8 +50,8 @@ func (db *DB) CommandSubmit(ctx context.Context, c session.Command) (result sess
 	return result, nil
 }
 
-// commandable reads the rows that decide whether a command is accepted, and runs other queries with them.
-func (s *sessionTx) commandable(ctx context.Context, also ...func(*lookups) error) (session.Pending, error) {
+// commandable reads the rows that decide whether a command is accepted.
+func (s *sessionTx) commandable(ctx context.Context) (session.Pending, error) {
 	p := session.Pending{Status: session.State(s.row.Status), Reason: s.row.StatusReason, Lazy: s.row.Lazy}
 	var in lookups
 	err := in.also(ctx, s.Conn, func(in *lookups) error {
@@ -61,11 +61,7 @@ func (s *sessionTx) commandable(ctx context.Context, also ...func(*lookups) erro
 		}
 		rows, rowsErr := s.q.CommandsPending(ctx, in, s.row.ID)
 		p.RunID, p.Parked, p.Commands = open.ID, open.ParkedAt != nil, commandsOf(rows)
-		err := cmp.Or(openErr, rowsErr)
-		for _, read := range also {
-			err = cmp.Or(err, read(in))
-		}
-		return err
+		return cmp.Or(openErr, rowsErr)
 	})
 	return p, err
 }

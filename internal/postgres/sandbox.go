@@ -15,13 +15,7 @@ import (
 // sandbox and its queue is held.
 func (db *DB) GenerationReserve(ctx context.Context, sessionID string, generation int64, imageID string) error {
 	var have dbsqlc.Sandbox
-	earlier := func(in *lookups) (err error) {
-		have, err = db.q.SandboxGet(ctx, in, &dbsqlc.SandboxGetParams{SessionID: sessionID, Generation: generation})
-		if isNoRows(err) {
-			return nil
-		}
-		return err
-	}
+	earlier := db.sandboxReserved(ctx, sessionID, generation, &have)
 	return db.inSessionWith(ctx, "reserve a generation", sessionID, earlier, func(s *sessionTx) error {
 		if session.State(s.row.Status).Final() {
 			return illegal("the session is terminated")
@@ -90,22 +84,37 @@ func (db *DB) SandboxIsCloned(ctx context.Context, sessionID string, generation 
 // SandboxRecord stores the id of the sandbox of a generation and when it expires. It returns
 // illegal_state if the generation is not the newest, was not reserved, or its sandbox has ended.
 func (db *DB) SandboxRecord(ctx context.Context, sessionID string, generation int64, sandboxID string, status session.SandboxStatus, deadline time.Time) error {
-	return db.inSession(ctx, "record a sandbox", sessionID, func(s *sessionTx) error {
-		if generation != s.row.Generation {
-			return illegal("generation %d is not the newest, which is %d", generation, s.row.Generation)
-		}
-		recorded, err := s.q.SandboxRecord(ctx, s, &dbsqlc.SandboxRecordParams{
-			SessionID: sessionID, Generation: generation, SandboxID: sandboxID, Status: string(status),
-			Deadline: deadline.UTC(), At: s.now,
-		})
-		if err != nil {
-			return err
-		}
-		if recorded == 0 {
-			return illegal("generation %d was not reserved or its sandbox has ended", generation)
-		}
-		return nil
+	var have dbsqlc.Sandbox
+	earlier := db.sandboxReserved(ctx, sessionID, generation, &have)
+	return db.inSessionWith(ctx, "record a sandbox", sessionID, earlier, func(s *sessionTx) error {
+		return s.sandboxRecord(ctx, have, session.SandboxRow{Generation: generation, SandboxID: sandboxID, Health: status, Deadline: deadline})
 	})
+}
+
+// sandboxReserved returns the query of the row of a generation; it stays zero if there is none.
+func (db *DB) sandboxReserved(ctx context.Context, sessionID string, generation int64, have *dbsqlc.Sandbox) func(*lookups) error {
+	return func(in *lookups) (err error) {
+		*have, err = db.q.SandboxGet(ctx, in, &dbsqlc.SandboxGetParams{SessionID: sessionID, Generation: generation})
+		if isNoRows(err) {
+			return nil
+		}
+		return err
+	}
+}
+
+// sandboxRecord stores the sandbox of a generation; have is the row of the generation.
+func (s *sessionTx) sandboxRecord(ctx context.Context, have dbsqlc.Sandbox, row session.SandboxRow) error {
+	if row.Generation != s.row.Generation {
+		return illegal("generation %d is not the newest, which is %d", row.Generation, s.row.Generation)
+	}
+	if have.SessionID == "" || have.EndedAt != nil {
+		return illegal("generation %d was not reserved or its sandbox has ended", row.Generation)
+	}
+	_, err := s.q.SandboxRecord(ctx, &s.later, &dbsqlc.SandboxRecordParams{ // one row, which the session's lock protects
+		SessionID: s.row.ID, Generation: row.Generation, SandboxID: row.SandboxID, Status: string(row.Health),
+		Deadline: row.Deadline.UTC(), At: s.now,
+	})
+	return err
 }
 
 // SandboxesSeen stores the current health of sandboxes. It writes nothing for a sandbox that has
@@ -126,9 +135,13 @@ func (db *DB) SandboxesSeen(ctx context.Context, seen []session.SandboxSeen) err
 // exit image. The first recorded reason stays. A generation that was never reserved is ignored.
 func (db *DB) SandboxEnd(ctx context.Context, sessionID string, generation int64, reason string) error {
 	return db.inSession(ctx, "record the end of a sandbox", sessionID, func(s *sessionTx) error {
-		return s.q.SandboxEnd(ctx, &s.later, &dbsqlc.SandboxEndParams{
-			SessionID: sessionID, Generation: generation, Reason: text(reason), At: s.now,
-		})
+		return s.sandboxEnd(ctx, generation, reason)
+	})
+}
+
+func (s *sessionTx) sandboxEnd(ctx context.Context, generation int64, reason string) error {
+	return s.q.SandboxEnd(ctx, &s.later, &dbsqlc.SandboxEndParams{
+		SessionID: s.row.ID, Generation: generation, Reason: text(reason), At: s.now,
 	})
 }
 

@@ -1,11 +1,13 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
 
 	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/resource"
@@ -21,10 +23,72 @@ import (
 // last event of the session. Prompts that were accepted since PromptsCancel end here in chunks, the
 // last chunk together with the transition.
 func (db *DB) TransitionRecord(ctx context.Context, t session.Transition) error {
+	return db.transitionRecord(ctx, t, nil)
+}
+
+// TransitionRecordEnded is TransitionRecord and SandboxEnd of generations of the session in one transaction.
+func (db *DB) TransitionRecordEnded(ctx context.Context, t session.Transition, ended []int64, reason string) error {
+	return db.transitionRecord(ctx, t, func(s *sessionTx, have *deciding) error {
+		for _, generation := range ended {
+			if err := s.sandboxEnd(ctx, generation, reason); err != nil {
+				return err
+			}
+			if generation == s.row.Generation {
+				have.view.SandboxID = "" // as the view shows a session whose sandbox has ended
+			}
+		}
+		return nil
+	})
+}
+
+// TransitionRecordReady is TransitionRecord, SandboxRecord of the sandbox that the session runs in, and BundleProve, unless
+// proved is empty, in one transaction.
+func (db *DB) TransitionRecordReady(ctx context.Context, t session.Transition, ready session.SandboxRow, proved string) error {
+	var reserved dbsqlc.Sandbox
+	reads := []func(*lookups) error{db.sandboxReserved(ctx, t.SessionID, ready.Generation, &reserved)}
+	if proved != "" {
+		reads = append(reads, func(in *lookups) error {
+			_, err := db.q.BundleProve(ctx, in, proved)
+			if isNoRows(err) {
+				return failure.Errorf(failure.NoBundle, "there is no bundle %s", proved)
+			}
+			return err
+		})
+	}
+	return db.transitionRecord(ctx, t, func(s *sessionTx, have *deciding) error {
+		if t.No <= s.row.TransitionNo { // recorded before, together with the sandbox
+			return nil
+		}
+		if err := s.sandboxRecord(ctx, reserved, ready); err != nil {
+			return err
+		}
+		have.view.SandboxID, have.view.SandboxStatus, have.view.SandboxSeenAt = ready.SandboxID, string(ready.Health), s.now
+		if proved == "" {
+			return nil
+		}
+		return s.q.SnapshotsRelease(ctx, &s.later, t.SessionID)
+	}, reads...)
+}
+
+// transitionRecord records a transition in the same transaction as what first does. It sends reads together with the lock.
+func (db *DB) transitionRecord(ctx context.Context, t session.Transition, first func(*sessionTx, *deciding) error, reads ...func(*lookups) error) error {
 	for {
 		recorded := true
-		err := db.inSession(ctx, "record a transition", t.SessionID, func(s *sessionTx) (err error) {
-			recorded, err = s.transitionRecord(ctx, t)
+		var have deciding
+		read := func(in *lookups) error {
+			err := have.read(ctx, db.q, t.SessionID, in)
+			for _, also := range reads {
+				err = cmp.Or(err, also(in))
+			}
+			return err
+		}
+		err := db.inSessionWith(ctx, "record a transition", t.SessionID, read, func(s *sessionTx) (err error) {
+			if first != nil {
+				if err := first(s, &have); err != nil {
+					return err
+				}
+			}
+			recorded, err = s.transitionRecord(ctx, t, &have)
 			return err
 		})
 		if err != nil || recorded {
@@ -33,9 +97,30 @@ func (db *DB) TransitionRecord(ctx context.Context, t session.Transition) error 
 	}
 }
 
+// deciding has the rows that decide whether a transition is accepted, except that of the session.
+type deciding struct {
+	run      dbsqlc.Run
+	commands []session.Command
+	view     dbsqlc.SessionView // the transition does not change the sandbox in it
+}
+
+func (d *deciding) read(ctx context.Context, q *dbsqlc.Queries, sessionID string, in *lookups) error {
+	run, runErr := q.RunGetOpen(ctx, in, sessionID)
+	rows, rowsErr := q.CommandsPending(ctx, in, sessionID)
+	view, viewErr := q.SessionGet(ctx, in, sessionID)
+	d.run, d.commands, d.view = run, commandsOf(rows), view
+	if isNoRows(runErr) {
+		runErr = nil
+	}
+	if isNoRows(viewErr) {
+		viewErr = nil // the lock fails for the same reason
+	}
+	return cmp.Or(runErr, rowsErr, viewErr)
+}
+
 // transitionRecord records a transition, unless more prompts must end before it than one
 // transaction allows.
-func (s *sessionTx) transitionRecord(ctx context.Context, t session.Transition) (recorded bool, err error) {
+func (s *sessionTx) transitionRecord(ctx context.Context, t session.Transition, have *deciding) (recorded bool, err error) {
 	if t.No <= s.row.TransitionNo {
 		return true, s.transitionRepeated(ctx, t)
 	}
@@ -51,8 +136,7 @@ func (s *sessionTx) transitionRecord(ctx context.Context, t session.Transition) 
 	if t.Event == session.EventWake && t.Reason == session.ReasonPrompt && s.held() {
 		return false, illegal("the queue is held: no prompt wakes the session")
 	}
-	pending, sandbox, err := s.transitable(ctx, t)
-	if err != nil {
+	if err := have.allows(t); err != nil {
 		return false, err
 	}
 	if t.To.Final() {
@@ -60,38 +144,29 @@ func (s *sessionTx) transitionRecord(ctx context.Context, t session.Transition) 
 			return false, err
 		}
 	}
-	if err := s.commandsTransit(ctx, t, pending); err != nil {
+	if err := s.commandsTransit(ctx, t, have.commands); err != nil {
 		return false, err
 	}
 	if err := s.q.SessionSetLoaded(ctx, &s.later, &dbsqlc.SessionSetLoadedParams{ID: t.SessionID, Loaded: true}); err != nil {
 		return false, err
 	}
-	if err := s.transit(ctx, t, sandbox); err != nil || !t.To.Final() {
+	if err := s.transit(ctx, t, sandboxOf(have.view)); err != nil || !t.To.Final() {
 		return true, err
 	}
 	return true, s.q.SnapshotsRelease(ctx, &s.later, t.SessionID)
 }
 
-// transitable checks that a transition is still valid since the workflow decided on it: the command
-// that requests it is still pending, and no turn runs in a sandbox that the session is about to
-// leave. It returns the pending commands, and the sandbox; nil if there is none.
-func (s *sessionTx) transitable(ctx context.Context, t session.Transition) ([]session.Command, *session.SandboxView, error) {
-	var view dbsqlc.SessionView // the transition does not change the sandbox in it
-	p, err := s.commandable(ctx, func(in *lookups) (err error) {
-		view, err = s.q.SessionGet(ctx, in, t.SessionID)
-		return err
-	})
-	if err != nil {
-		return nil, nil, err
+// allows checks that a transition is still valid since the workflow decided on it: the command that
+// requests it is still pending, and no turn runs in a sandbox that the session is about to leave.
+func (d *deciding) allows(t session.Transition) error {
+	requested := func(c session.Command) bool { return c.ID == t.Command }
+	if t.Command != "" && !slices.ContainsFunc(d.commands, requested) {
+		return illegal("command %s is no longer pending", t.Command)
 	}
-	asked := func(c session.Command) bool { return c.ID == t.Command }
-	if t.Command != "" && !slices.ContainsFunc(p.Commands, asked) {
-		return nil, nil, illegal("command %s is no longer pending", t.Command)
+	if t.To == session.Hibernating && d.run.ID != "" && d.run.ParkedAt == nil {
+		return illegal("run %s has not ended", d.run.ID)
 	}
-	if t.To == session.Hibernating && p.RunID != "" && !p.Parked {
-		return nil, nil, illegal("run %s has not ended", p.RunID)
-	}
-	return p.Commands, sandboxOf(view), nil
+	return nil
 }
 
 func (s *sessionTx) transitionRepeated(ctx context.Context, t session.Transition) error {

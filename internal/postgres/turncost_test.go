@@ -166,8 +166,13 @@ func TestStatementsPerHibernationAndWake(t *testing.T) {
 				ID: bundleID, SessionID: b.id, Generation: generation, SnapshotID: snapshot, Verified: true,
 			})
 		})
-		count("SandboxEnd", func() error { return db.SandboxEnd(b.ctx, b.id, generation, "hibernated") })
-		transit(session.Hibernating, session.Hibernated, session.EventSaved)
+		no++
+		count("hibernated", func() error { // with the end of the sandbox
+			return db.TransitionRecordEnded(b.ctx, session.Transition{
+				SessionID: b.id, No: no, From: session.Hibernating, To: session.Hibernated, Event: session.EventSaved,
+				Reason: session.ReasonRequested, Generation: generation,
+			}, []int64{generation}, "hibernated")
+		})
 		transit(session.Hibernated, session.Restoring, session.EventWake)
 		count("RevertDue", func() error {
 			_, due, err := db.RevertDue(b.ctx, b.id)
@@ -176,15 +181,21 @@ func TestStatementsPerHibernationAndWake(t *testing.T) {
 		})
 		generation++
 		count("GenerationReserve", func() error { return db.GenerationReserve(b.ctx, b.id, generation, snapshot) })
+		sandbox := session.SandboxRow{Generation: generation, SandboxID: session.NewID("sb-"), Health: session.SandboxReady, Deadline: time.Now().Add(time.Hour)}
 		count("SandboxRecord", func() error {
-			return db.SandboxRecord(b.ctx, b.id, generation, session.NewID("sb-"), session.SandboxReady, time.Now().Add(time.Hour))
+			return db.SandboxRecord(b.ctx, b.id, generation, sandbox.SandboxID, session.SandboxStarting, sandbox.Deadline)
 		})
-		count("BundleProve", func() error { return db.BundleProve(b.ctx, bundleID) })
-		transit(session.Restoring, session.Running, session.EventReady)
+		no++
+		count("running", func() error { // with the state of the sandbox and the proof of the bundle
+			return db.TransitionRecordReady(b.ctx, session.Transition{
+				SessionID: b.id, No: no, From: session.Restoring, To: session.Running, Event: session.EventReady,
+				Reason: session.ReasonPrompt, Generation: generation,
+			}, sandbox, bundleID)
+		})
 	}
 	require.Equal(t, map[string]int64{
-		"hibernating": 3, "SnapshotMade": 2, "BundleCommit": 4, "SandboxEnd": 2, "hibernated": 3,
-		"RevertDue": 1, "restoring": 3, "GenerationReserve": 2, "SandboxRecord": 3, "BundleProve": 2, "running": 3,
+		"hibernating": 2, "SnapshotMade": 2, "BundleCommit": 2, "hibernated": 2,
+		"RevertDue": 1, "restoring": 2, "GenerationReserve": 2, "SandboxRecord": 2, "running": 2,
 	}, trips)
 }
 
