@@ -78,6 +78,8 @@ type origin struct {
 	outdated bool // its runner is of another build
 	// meanwhile runs while the runner starts; may be nil.
 	meanwhile func(context.Context, *sandbox.Sandbox) error
+	// unrecorded: the caller records that the sandbox is ready.
+	unrecorded bool
 }
 
 // imageOf returns the image that an earlier attempt reserved for this generation, if it still
@@ -185,10 +187,16 @@ func (g *sandboxes) startNow(ctx context.Context, in SandboxRequest, from origin
 	if err := g.settleIn(ctx, in, sb, record, from.meanwhile); err != nil {
 		return SandboxReady{}, nil, err
 	}
-	if err := g.store.SandboxRecord(ctx, in.SessionID, in.Generation, sb.ID(), session.SandboxReady, deadline); err != nil {
-		return SandboxReady{}, nil, stored(err)
+	ready := SandboxReady{Generation: in.Generation, SandboxID: sb.ID(), Deadline: deadline}
+	if from.unrecorded {
+		return ready, sb, nil
 	}
-	return SandboxReady{Generation: in.Generation, SandboxID: sb.ID(), Deadline: deadline}, sb, nil
+	return ready, sb, g.recordReady(ctx, in, ready)
+}
+
+// recordReady records that the runner of a sandbox answers.
+func (g *sandboxes) recordReady(ctx context.Context, in SandboxRequest, ready SandboxReady) error {
+	return stored(g.store.SandboxRecord(ctx, in.SessionID, ready.Generation, ready.SandboxID, session.SandboxReady, ready.Deadline))
 }
 
 // settleIn waits for the runner of a sandbox, for its record, and for the concurrent task. What the record refuses is not

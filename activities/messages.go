@@ -120,6 +120,8 @@ type SandboxRequest struct {
 	// Fresh requests a restore into a new sandbox with the stored transcripts, without the files of
 	// the old one. The snapshot is kept for a while.
 	Fresh bool `json:"fresh,omitempty"`
+	// Then is the transition that RestoreSandbox records when the sandbox is ready. Nil: the workflow records it.
+	Then *session.Transition `json:"then,omitempty"`
 }
 
 // SandboxReady is a sandbox whose runner answers.
@@ -131,6 +133,8 @@ type SandboxReady struct {
 	// Since is the start of a reused sandbox.
 	Since   time.Time        `json:"since,omitzero"`
 	Receipt *receipt.Receipt `json:"receipt,omitempty"` // of a restore
+	// Recorded is the time of the requested transition, if it has been recorded. If zero, the workflow records it.
+	Recorded time.Time `json:"recorded,omitzero"`
 }
 
 // SandboxRef names the sandbox of a session.
@@ -157,6 +161,8 @@ type SaveRequest struct {
 	// Release, if not empty, is the reason for which SaveBundle terminates the session's sandboxes once the bundle is
 	// committed.
 	Release string `json:"release,omitempty"`
+	// Then is the transition that SaveBundle records once the sandboxes are terminated. Nil: the workflow records it.
+	Then *session.Transition `json:"then,omitempty"`
 }
 
 // RevertRequest requests that the agent of an idle session is reverted to its state before a
@@ -175,6 +181,8 @@ type Saved struct {
 	Verified bool   `json:"verified"`
 	// Released: the session's sandboxes have been terminated too. If false, the workflow terminates them.
 	Released bool `json:"released,omitempty"`
+	// Recorded is the time of the requested transition, if it has been recorded. If zero, the workflow records it.
+	Recorded time.Time `json:"recorded,omitzero"`
 }
 
 // Problem is the failure of a command of the session.

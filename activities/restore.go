@@ -36,6 +36,9 @@ type restoreStore interface {
 	HandOff(ctx context.Context, sessionID string) (from string, due bool, err error)
 	// BundleProve records that a restore has matched the bundle's manifest.
 	BundleProve(ctx context.Context, bundleID string) error
+	// TransitionRecordReady records a transition together with the sandbox that the session runs in and, unless proved is
+	// empty, the proof of a bundle.
+	TransitionRecordReady(ctx context.Context, t session.Transition, ready session.SandboxRow, proved string) error
 	// BundlesRestorable lists older bundles of a session whose snapshot is kept and is not snapshotID,
 	// newest first.
 	BundlesRestorable(ctx context.Context, sessionID, snapshotID string) ([]bundle.Bundle, error)
@@ -91,24 +94,34 @@ const (
 func (g *restores) RestoreSandbox(ctx context.Context, in SandboxRequest) (SandboxReady, error) {
 	stop := beat(ctx)
 	defer stop()
-	if err := g.store.WorkflowCheck(ctx, in.SessionID); err != nil {
-		return SandboxReady{}, stored(err)
+	k, err := g.known(ctx, in)
+	if err != nil {
+		return SandboxReady{}, err
+	}
+	if ready, ok, err := k.restored(in); ok || err != nil {
+		return ready, err
 	}
 	if !in.Fresh {
-		if ready, ok, err := g.settleUnsaved(ctx, in); ok || err != nil {
+		if ready, ok, err := g.settleUnsaved(ctx, in, k); ok || err != nil {
 			return ready, err
 		}
-		if err := g.revertTo(ctx, in); err != nil {
-			return SandboxReady{}, err
+		if k.worked { // what was saved may make it impossible
+			if k.due, k.revert, err = g.store.RevertDue(ctx, in.SessionID); err != nil {
+				return SandboxReady{}, stored(err)
+			}
+		}
+		if k.revert {
+			if err := g.revertTo(ctx, in, k.due); err != nil {
+				return SandboxReady{}, err
+			}
 		}
 	}
-	for range maxFallbacks {
-		saved, err := g.store.BundleHead(ctx, in.SessionID)
-		if failure.CodeOf(err) == failure.NoBundle {
-			saved, err = bundle.Bundle{}, nil
-		}
-		if err != nil {
-			return SandboxReady{}, stored(err)
+	for i := range maxFallbacks {
+		saved := k.head
+		if i > 0 || k.worked || k.revert { // the head may be another one since
+			if saved, err = g.head(ctx, in.SessionID); err != nil {
+				return SandboxReady{}, err
+			}
 		}
 		if in.Fresh && saved.SnapshotID != "" {
 			if err := g.fallBack(ctx, in, saved, bundle.Bundle{}); err != nil {
@@ -132,14 +145,79 @@ func (g *restores) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandb
 	return SandboxReady{}, fmt.Errorf("restore %s: more than %d snapshots could not be restored", in.SessionID, maxFallbacks)
 }
 
+// known is what is stored about a session when its restore begins.
+type known struct {
+	session session.Session // read if a transition is to be recorded
+	unsaved session.UnsavedSandbox
+	worked  bool // there is an unsaved sandbox
+	open    []session.SandboxRow
+	head    bundle.Bundle // zero if there is none
+	due     bundle.RevertDue
+	revert  bool // one is due
+}
+
+// known reads it in one round trip.
+func (g *restores) known(ctx context.Context, in SandboxRequest) (known, error) {
+	var k known
+	reads := []func() error{
+		func() error { return stored(g.store.WorkflowCheck(ctx, in.SessionID)) },
+		func() (err error) { k.head, err = g.head(ctx, in.SessionID); return err },
+	}
+	if !in.Fresh {
+		reads = append(reads,
+			func() (err error) {
+				k.unsaved, k.worked, err = g.store.SandboxUnsaved(ctx, in.SessionID)
+				return stored(err)
+			},
+			func() (err error) { k.due, k.revert, err = g.store.RevertDue(ctx, in.SessionID); return stored(err) },
+		)
+	}
+	reads = append(reads, func() (err error) { k.open, err = g.store.SandboxesOpen(ctx, in.SessionID); return stored(err) })
+	if in.Then != nil {
+		reads = append(reads, func() (err error) {
+			k.session, err = g.sandboxes.store.SessionGet(ctx, in.SessionID)
+			return stored(err)
+		})
+	}
+	return k, together(reads...)
+}
+
+// head returns the bundle to restore from; zero if there is none.
+func (g *restores) head(ctx context.Context, sessionID string) (bundle.Bundle, error) {
+	saved, err := g.store.BundleHead(ctx, sessionID)
+	if failure.CodeOf(err) == failure.NoBundle {
+		return bundle.Bundle{}, nil
+	}
+	return saved, stored(err)
+}
+
+// restored returns the result of an earlier attempt that has recorded the requested transition. The error is Fenced if the
+// sandbox has ended since.
+func (k *known) restored(in SandboxRequest) (SandboxReady, bool, error) {
+	if in.Then == nil || k.session.TransitionNo < in.Then.No {
+		return SandboxReady{}, false, nil
+	}
+	i := slices.IndexFunc(k.open, func(row session.SandboxRow) bool { return row.Current && row.Generation == in.Generation })
+	if k.session.TransitionNo > in.Then.No || k.session.Status != in.Then.To || i < 0 {
+		return SandboxReady{}, false, final(Fenced, fmt.Errorf("transition %d was recorded by another attempt", in.Then.No))
+	}
+	row := k.open[i]
+	return SandboxReady{
+		Generation: row.Generation, SandboxID: row.SandboxID, Deadline: row.Deadline, Receipt: k.session.Receipt, Recorded: time.Now().UTC(),
+	}, true, nil
+}
+
 // restoreFrom creates the sandbox from one bundle. *unusableError: its snapshot cannot be restored.
 func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle bundle.Bundle) (SandboxReady, error) {
 	from := origin{image: bundle.SnapshotID, snapshot: bundle.SnapshotID != "", outdated: g.outdated(bundle.Manifest.Runner)}
+	from.unrecorded = from.snapshot && in.Then != nil
 	var found verification
 	compare := func(ctx context.Context, sb *sandbox.Sandbox) (err error) {
 		found, err = g.verify(ctx, sb, bundle.Manifest)
 		return err
 	}
+	var kept keptTranscripts
+	readKept := func() (err error) { kept, err = g.keptTranscripts(ctx, in.SessionID); return err }
 	var handedFrom string
 	var due bool
 	handOff := func() (err error) {
@@ -151,7 +229,7 @@ func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle bu
 	var err error
 	if from.snapshot {
 		from.meanwhile = func(ctx context.Context, sb *sandbox.Sandbox) error {
-			return together(func() error { return compare(ctx, sb) }, handOff)
+			return together(func() error { return compare(ctx, sb) }, handOff, readKept)
 		}
 		ready, sb, err = g.startFromSnapshot(ctx, in, from)
 	} else {
@@ -160,11 +238,17 @@ func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle bu
 			ready, sb, err = g.start(ctx, in, from)
 		}
 		if err == nil {
-			err = handOff()
+			err = together(handOff, readKept)
 		}
 	}
 	if err != nil {
 		return SandboxReady{}, err
+	}
+	doubtful := doubtfulFiles(kept.positions, bundle.Manifest, found.differing)
+	if from.unrecorded && (handedFrom != "" || len(doubtful) > 0) { // what follows may take long, or fail
+		if err := g.recordReady(ctx, in, ready); err != nil {
+			return SandboxReady{}, err
+		}
 	}
 	if from.snapshot && handedFrom != "" {
 		if err := g.installAgent(ctx, in.SessionID, sb); err != nil {
@@ -189,38 +273,57 @@ func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle bu
 	if archived {
 		found.unchecked = nil // every file was compared with the manifest of the archive
 	}
-	r, err := g.repairTranscripts(ctx, in, sb, bundle, found, !from.snapshot && !archived)
+	r, err := g.repairTranscripts(ctx, in, sb, bundle, found, kept, !from.snapshot && !archived)
 	if err != nil {
 		return SandboxReady{}, g.spentOr(ctx, in, sb, err)
 	}
 	if archived {
 		r.Moved = bundle.Manifest.From
 	}
+	proved := ""
 	if r.Kind == receipt.Full {
-		if err := g.store.BundleProve(ctx, bundle.ID); err != nil {
-			return SandboxReady{}, stored(err)
-		}
+		proved = bundle.ID
 	}
 	if due {
 		r.WithoutMemoryOf(handedFrom)
 	}
 	r = r.Bounded()
 	ready.Receipt = &r
-	return ready, nil
+	return ready, g.recordRestored(ctx, in, &ready, proved)
+}
+
+// recordRestored records that a restored sandbox is ready, the proof of a bundle unless it is empty, and the requested
+// transition. If the transition cannot be recorded, the workflow records it.
+func (g *restores) recordRestored(ctx context.Context, in SandboxRequest, ready *SandboxReady, proved string) error {
+	if in.Then != nil {
+		t := *in.Then
+		t.Generation, t.Receipt, t.At = ready.Generation, ready.Receipt, time.Now().UTC()
+		row := session.SandboxRow{Generation: ready.Generation, SandboxID: ready.SandboxID, Health: session.SandboxReady, Deadline: ready.Deadline}
+		err := g.store.TransitionRecordReady(ctx, t, row, proved)
+		if err == nil {
+			ready.Recorded = t.At
+			return nil
+		}
+		g.Logger.WarnContext(ctx, "could not record that a session is restored; its workflow retries",
+			slog.String("session_id", in.SessionID), slog.Any("error", err))
+		if err := g.recordReady(ctx, in, *ready); err != nil {
+			return err
+		}
+	}
+	if proved == "" {
+		return nil
+	}
+	return stored(g.store.BundleProve(ctx, proved))
 }
 
 // settleUnsaved handles work that the session's newest bundle does not cover. It returns true with
 // the sandbox that has the work, if that sandbox is reused.
-func (g *restores) settleUnsaved(ctx context.Context, in SandboxRequest) (SandboxReady, bool, error) {
-	unsaved, worked, err := g.store.SandboxUnsaved(ctx, in.SessionID)
-	if err != nil {
-		return SandboxReady{}, false, stored(err)
-	}
-	row := unsaved.SandboxRow
+func (g *restores) settleUnsaved(ctx context.Context, in SandboxRequest, k known) (SandboxReady, bool, error) {
+	row, worked := k.unsaved.SandboxRow, k.worked
 	if !worked { // a sandbox whose setup has failed may exist; it holds no work
 		var found bool
-		if row, found, err = g.unused(ctx, in); err != nil || !found {
-			return SandboxReady{}, false, err
+		if row, found = k.unused(in); !found {
+			return SandboxReady{}, false, nil
 		}
 		// Its agent may not be installed in it.
 		if from, _, err := g.store.HandOff(ctx, in.SessionID); err != nil || from != "" {
@@ -247,7 +350,7 @@ func (g *restores) settleUnsaved(ctx context.Context, in SandboxRequest) (Sandbo
 			}
 			return SandboxReady{Generation: row.Generation, SandboxID: row.SandboxID, Since: row.ReservedAt, Deadline: row.Deadline}, true, nil
 		}
-		if worked && unsaved.Waited < g.RunnerGrace || unreached(err) {
+		if worked && k.unsaved.Waited < g.RunnerGrace || unreached(err) {
 			return SandboxReady{}, false, fmt.Errorf("sandbox %s runs, but its runner does not answer: %w", row.SandboxID, err)
 		}
 	}
@@ -267,28 +370,14 @@ func (g *restores) passingIfLost(ctx context.Context, sb *sandbox.Sandbox, err e
 
 // unused finds the newest sandbox that became ready and in which the session has not worked. It
 // skips one whose setup used settings that have changed since.
-func (g *restores) unused(ctx context.Context, in SandboxRequest) (session.SandboxRow, bool, error) {
-	var rows []session.SandboxRow
-	var head bundle.Bundle
-	err := together(
-		func() (err error) { rows, err = g.store.SandboxesOpen(ctx, in.SessionID); return stored(err) },
-		func() (err error) {
-			if head, err = g.store.BundleHead(ctx, in.SessionID); failure.CodeOf(err) == failure.NoBundle {
-				return nil
-			}
-			return stored(err)
-		},
-	)
-	if err != nil {
-		return session.SandboxRow{}, false, err
-	}
-	for _, row := range rows {
-		saved := row.Generation == head.Generation && !head.Checkpoint
+func (k *known) unused(in SandboxRequest) (session.SandboxRow, bool) {
+	for _, row := range k.open {
+		saved := row.Generation == k.head.Generation && !k.head.Checkpoint
 		if row.Current && row.Generation == in.Generation-1 && !saved && row.SandboxID != "" && !row.ReadyAt.IsZero() && !row.WorkspaceChanged {
-			return row, true, nil
+			return row, true
 		}
 	}
-	return session.SandboxRow{}, false, nil
+	return session.SandboxRow{}, false
 }
 
 // saveUnsaved commits a bundle of a sandbox that will not be reused: from its current files if it
@@ -310,11 +399,6 @@ func (g *restores) saveUnsaved(ctx context.Context, in SandboxRequest, row sessi
 	var err error
 	if bundle.SnapshotID, err = g.snapshot(ctx, in.SessionID, row.Generation, sb, g.passingIfLost); err != nil {
 		return err
-	}
-	if exists, err := g.resolves(ctx, bundle.SnapshotID); err != nil {
-		return err
-	} else if !exists {
-		return fmt.Errorf("snapshot %s was made and does not resolve", bundle.SnapshotID)
 	}
 	if err := g.storedManifest(ctx, &bundle); err != nil {
 		return err
@@ -494,33 +578,22 @@ func (g *restores) fallBack(ctx context.Context, in SandboxRequest, saved, older
 
 // repairTranscripts repairs a restored sandbox from the stored transcripts, and reports what was
 // restored.
-func (g *restores) repairTranscripts(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, bundle bundle.Bundle, found verification, fresh bool) (receipt.Receipt, error) {
+func (g *restores) repairTranscripts(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, bundle bundle.Bundle, found verification, kept keptTranscripts, fresh bool) (receipt.Receipt, error) {
 	r := receipt.Receipt{Kind: receipt.Full, Missing: []string{}}
 	if bundle.ID == "" {
 		r.Kind = receipt.Fresh
 		return r, nil
 	}
-	var agent agentFiles
-	var reached []transcript.Limit
-	err := together(
-		func() (err error) {
-			agent, err = g.updateTranscripts(ctx, sb, in, bundle.Manifest, found.differing)
-			return err
-		},
-		func() (err error) {
-			reached, err = g.store.TranscriptLimitsReached(ctx, in.SessionID)
-			return stored(err)
-		},
-	)
+	agent, err := g.updateTranscripts(ctx, sb, in, kept.positions, doubtfulFiles(kept.positions, bundle.Manifest, found.differing))
 	if err != nil {
 		return r, err
 	}
 	r.Missing = append(r.Missing, agent.missing...)
 	r.Unchecked = agent.unchecked
 	if fresh {
-		r.Missing = append(r.Missing, unstoredFiles(reached)...)
+		r.Missing = append(r.Missing, unstoredFiles(kept.reached)...)
 	} else {
-		r.Unchecked = append(r.Unchecked, unstoredFiles(reached)...)
+		r.Unchecked = append(r.Unchecked, unstoredFiles(kept.reached)...)
 		r.Missing = append(r.Missing, found.workspace...)
 		r.Unchecked = append(r.Unchecked, found.unchecked...)
 	}
@@ -541,6 +614,23 @@ func (g *restores) repairTranscripts(ctx context.Context, in SandboxRequest, sb 
 	return r, nil
 }
 
+// keptTranscripts are the stored transcripts of a session, with the limits that kept others from being stored whole.
+type keptTranscripts struct {
+	positions []transcript.Position
+	reached   []transcript.Limit
+}
+
+func (g *restores) keptTranscripts(ctx context.Context, sessionID string) (k keptTranscripts, err error) {
+	err = together(
+		func() (err error) { k.positions, err = g.store.TranscriptPositions(ctx, sessionID); return stored(err) },
+		func() (err error) {
+			k.reached, err = g.store.TranscriptLimitsReached(ctx, sessionID)
+			return stored(err)
+		},
+	)
+	return k, err
+}
+
 // agentFiles is the result of a restore for the agent's files.
 type agentFiles struct {
 	missing   []string // files that could not be restored
@@ -551,13 +641,10 @@ type agentFiles struct {
 // updateTranscripts makes the agent's files in a sandbox at least as new as the stored ones. It
 // writes a file that is missing or is a prefix of the stored one, and keeps one that continues it.
 // If the two diverge, it writes the stored one and keeps the other next to it.
-func (g *restores) updateTranscripts(ctx context.Context, sb *sandbox.Sandbox, in SandboxRequest, m manifest.Manifest, differing []string) (agentFiles, error) {
+func (g *restores) updateTranscripts(
+	ctx context.Context, sb *sandbox.Sandbox, in SandboxRequest, positions []transcript.Position, doubtful map[string]bool,
+) (agentFiles, error) {
 	var out agentFiles
-	positions, err := g.store.TranscriptPositions(ctx, in.SessionID)
-	if err != nil {
-		return out, stored(err)
-	}
-	doubtful := doubtfulFiles(positions, m, differing)
 	if len(doubtful) == 0 {
 		return out, nil
 	}

@@ -52,6 +52,69 @@ func TestMatchingRestoreIsFull(t *testing.T) {
 	require.Contains(t, answer, "my name is Robin")
 }
 
+// TestRestoreRecordsTransition: the state of the sandbox, the proof of the bundle and the status of the session
+// are one record.
+func TestRestoreRecordsTransition(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	first := b.create(t)
+	b.transit(t, session.EventReady)
+	b.transit(t, session.EventHibernate)
+	saved, err := b.save(first)
+	require.NoError(t, err)
+	b.terminate(t, first)
+	b.transit(t, session.EventSaved)
+	b.transit(t, session.EventWake)
+	then := session.Transition{
+		SessionID: b.id, No: 5, From: session.Restoring, To: session.Running, Event: session.EventReady,
+		Reason: session.ReasonPrompt, Generation: 1,
+	}
+	restore := func(then session.Transition) (activities.SandboxReady, error) {
+		return do(b, attempt{}, b.control.RestoreSandbox, activities.SandboxRequest{SessionID: b.id, Generation: 2, Then: &then})
+	}
+	stale := then
+	stale.No++
+	unrecorded, err := restore(stale)
+	require.NoError(t, err)
+	require.Zero(t, unrecorded.Recorded, "the workflow learns why when it records the transition itself")
+	row := func() session.SandboxRow {
+		rows, err := b.db.SandboxesOpen(b.ctx, b.id)
+		require.NoError(t, err)
+		require.Len(t, rows, 1)
+		return rows[0]
+	}
+	require.NotZero(t, row().ReadyAt, "the sandbox is recorded nevertheless")
+	require.Equal(t, session.Restoring, row().Status)
+
+	ready, err := restore(then)
+	require.NoError(t, err)
+	require.NotZero(t, ready.Recorded)
+	require.Equal(t, unrecorded.SandboxID, ready.SandboxID)
+	s, err := b.db.SessionGet(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Equal(t, session.Running, s.Status)
+	require.Equal(t, session.ReasonPrompt, s.StatusReason)
+	require.Equal(t, ready.Receipt, s.Receipt)
+	require.Equal(t, session.SandboxReady, s.Sandbox.Status)
+	var proved bool
+	b.query(t, &proved, "SELECT proved_at IS NOT NULL FROM bundles WHERE id = $1", saved.BundleID)
+	require.True(t, proved)
+
+	// The answer of the attempt before may have been lost. Its sandbox is not saved, as one with unsaved work would be.
+	before, execs := b.events(t), len(b.driver.argvs())
+	again, err := restore(then)
+	require.NoError(t, err)
+	require.NotZero(t, again.Recorded)
+	again.Recorded = ready.Recorded
+	require.Equal(t, ready, again)
+	require.Equal(t, before, b.events(t))
+	require.Len(t, b.driver.argvs(), execs, "nothing is asked of the sandbox again")
+
+	b.transit(t, session.EventHibernate)
+	_, err = restore(then)
+	requireType(t, activities.Fenced, err)
+}
+
 // TestSnapshotOfAnotherBuildIsRestored: a deploy that changes the protocol between worker and runner
 // must not prevent sessions from waking.
 func TestSnapshotOfAnotherBuildIsRestored(t *testing.T) {

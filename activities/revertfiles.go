@@ -15,16 +15,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// revertTo executes the revert with files that a session waits for. It creates the sandbox of the
+// revertTo executes a revert with files that is due. It creates the sandbox of the
 // generation from the target bundle and compares it with the manifest. Only then it changes
 // anything, in one transaction that makes the bundle the head. The restore that follows finds that
 // sandbox, like after an attempt that ended here. If the revert is not possible, it is refused, and
 // the session is restored from its own head.
-func (g *restores) revertTo(ctx context.Context, in SandboxRequest) error {
-	due, ok, err := g.store.RevertDue(ctx, in.SessionID)
-	if err != nil || !ok {
-		return stored(err)
-	}
+func (g *restores) revertTo(ctx context.Context, in SandboxRequest, due bundle.RevertDue) error {
 	if due.Impossible != "" {
 		return g.refuseRevert(ctx, in, due, errors.New(due.Impossible))
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/image"
+	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/problem"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -31,6 +32,8 @@ type bundleStore interface {
 	SnapshotRecord(ctx context.Context, sessionID string, generation int64, snapshotID string) error
 	// BundleCommit stores a bundle and makes it the session's head.
 	BundleCommit(ctx context.Context, b bundle.Bundle) error
+	// TransitionRecordEnded records a transition together with the ends of the sandboxes of generations.
+	TransitionRecordEnded(ctx context.Context, t session.Transition, ended []int64, reason string) error
 	// BundleHead returns the bundle to wake from; bundle_not_found when there is none.
 	BundleHead(ctx context.Context, sessionID string) (bundle.Bundle, error)
 	ProblemReport(ctx context.Context, sessionID, code, message string) error
@@ -55,24 +58,37 @@ func (g *bundles) SaveBundle(ctx context.Context, in SaveRequest) (Saved, error)
 	if err != nil || in.Release == "" || saved.BundleID == "" {
 		return saved, err
 	}
-	saved.Released = g.released(ctx, in)
+	g.release(ctx, in, &saved)
 	return saved, nil
 }
 
 // releaseTimeout is how long SaveBundle tries to terminate a sandbox. After that the workflow does it.
 const releaseTimeout = 30 * time.Second
 
-// released terminates the sandboxes of a session that has been saved, and reports whether it could. It saves a
-// round trip through Temporal.
-func (g *bundles) released(ctx context.Context, in SaveRequest) bool {
+// release terminates the sandboxes of a session that has been saved, and records the transition that follows. What it could
+// not do, the workflow does: release saves round trips through Temporal.
+func (g *bundles) release(ctx context.Context, in SaveRequest, saved *Saved) {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
-	err := g.terminate(ctx, SandboxRef{SessionID: in.SessionID, Generation: in.Generation, SandboxID: in.SandboxID, Reason: in.Release})
-	if err != nil {
+	ended, err := g.terminateOpen(ctx, in.SessionID, in.Release)
+	if err == nil && in.Then != nil {
+		t := *in.Then
+		t.At = time.Now().UTC()
+		recordErr := g.store.TransitionRecordEnded(ctx, t, ended, in.Release)
+		if recordErr == nil {
+			saved.Released, saved.Recorded = true, t.At
+			return
+		}
+		g.Logger.WarnContext(ctx, "could not record that a session is saved; its workflow retries",
+			slog.String("session_id", in.SessionID), slog.Any("error", recordErr))
+	}
+	for _, generation := range ended { // whatever became of the others
+		err = errors.Join(err, stored(g.sandboxes.store.SandboxEnd(ctx, in.SessionID, generation, in.Release)))
+	}
+	if saved.Released = err == nil; err != nil {
 		g.Logger.WarnContext(ctx, "could not terminate a saved sandbox; its workflow retries",
 			slog.String("session_id", in.SessionID), slog.String("sandbox_id", in.SandboxID), slog.Any("error", err))
 	}
-	return err == nil
 }
 
 func (g *bundles) save(ctx context.Context, in SaveRequest) (Saved, error) {
@@ -93,36 +109,38 @@ func (g *bundles) save(ctx context.Context, in SaveRequest) (Saved, error) {
 		return saved, nil
 	}
 	sb := g.Sandbox.Open(in.SandboxID)
-	sealed := await(ctx, "the runner in the sandbox to stop the agent")
-	manifest, err := g.seal(ctx, in.SessionID, in.Generation, sb, 2*time.Second)
-	sealed()
+	intent := snapshotIntent(in.SessionID, in.Generation, sb)
+	var sealed manifest.Manifest
+	var sealErr error
+	err = together(
+		func() error {
+			defer await(ctx, "the runner in the sandbox to stop the agent")()
+			sealed, sealErr = g.seal(ctx, in.SessionID, in.Generation, sb, 2*time.Second)
+			return nil
+		},
+		func() error { return stored(g.store.ImageIntend(ctx, intent)) },
+	)
+	if sealErr != nil {
+		g.endIntent(ctx, intent)
+		return Saved{}, lostOr(ctx, sb, sealErr)
+	}
 	if err != nil {
-		return Saved{}, lostOr(ctx, sb, err)
+		return Saved{}, err
 	}
 	var snapshot string
 	err = together(
-		func() (err error) { manifest.LastSeq, err = g.Log.Position(ctx, in.SessionID); return stored(err) },
-		func() (err error) {
-			snapshot, err = g.snapshot(ctx, in.SessionID, in.Generation, sb, lostOr)
-			return err
-		},
+		func() (err error) { sealed.LastSeq, err = g.Log.Position(ctx, in.SessionID); return stored(err) },
+		func() (err error) { snapshot, err = g.snapshotFor(ctx, intent, sb, lostOr); return err },
 	)
 	if err != nil {
 		return Saved{}, err
 	}
-	exists, err := g.Sandbox.ImageExists(ctx, snapshot)
-	if err != nil {
-		return Saved{}, fmt.Errorf("verify snapshot %s: %w", snapshot, err)
-	}
-	if !exists {
-		return Saved{}, fmt.Errorf("snapshot %s was made and does not resolve", snapshot)
-	}
-	if tree := manifest.Tree; tree != nil && tree.Unchecked == "" {
+	if tree := sealed.Tree; tree != nil && tree.Unchecked == "" {
 		g.Metrics.SnapshotSized(tree.Bytes)
 	}
 	return g.commit(ctx, bundle.Bundle{
 		ID: in.BundleID, SessionID: in.SessionID, Generation: in.Generation, Checkpoint: in.Checkpoint,
-		SnapshotID: snapshot, Manifest: manifest, Verified: true, CreatedAt: time.Now().UTC(),
+		SnapshotID: snapshot, Manifest: sealed, Verified: true, CreatedAt: time.Now().UTC(),
 	})
 }
 

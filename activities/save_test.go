@@ -80,6 +80,47 @@ func TestSaveReleasesSandbox(t *testing.T) {
 	require.Equal(t, saved, again, "the answer of the attempt before may have been lost")
 }
 
+// TestSaveRecordsTransition: the session is shown as hibernated once its sandbox has ended.
+func TestSaveRecordsTransition(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	ready := b.create(t)
+	b.transit(t, session.EventReady)
+	b.transit(t, session.EventHibernate)
+	then := session.Transition{
+		SessionID: b.id, No: 3, From: session.Hibernating, To: session.Hibernated, Event: session.EventSaved,
+		Reason: session.ReasonRequested, Generation: ready.Generation,
+	}
+	save := func(then session.Transition) activities.Saved {
+		saved, err := do(b, attempt{}, b.control.SaveBundle, activities.SaveRequest{
+			SessionID: b.id, Generation: ready.Generation, SandboxID: ready.SandboxID, BundleID: "bdl_then", Release: "hibernated", Then: &then,
+		})
+		require.NoError(t, err)
+		require.True(t, saved.Released)
+		return saved
+	}
+	state := func() session.Session {
+		s, err := b.db.SessionGet(b.ctx, b.id)
+		require.NoError(t, err)
+		return s
+	}
+	stale := then
+	stale.No++
+	require.Zero(t, save(stale).Recorded, "the workflow learns why when it records the transition itself")
+	require.Equal(t, session.Hibernating, state().Status)
+	open, err := b.db.SandboxesOpen(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Empty(t, open, "the end of the sandbox is recorded nevertheless")
+
+	recorded := save(then).Recorded
+	require.NotZero(t, recorded)
+	require.Equal(t, session.Hibernated, state().Status)
+	require.Nil(t, state().Sandbox)
+	before := b.events(t)
+	require.NotZero(t, save(then).Recorded, "the answer of the attempt before may have been lost")
+	require.Equal(t, before, b.events(t))
+}
+
 func TestFailedSnapshotCreatesNoBundle(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)

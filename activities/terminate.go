@@ -31,6 +31,26 @@ func (g *sandboxes) terminate(ctx context.Context, in SandboxRef) error {
 	return failed
 }
 
+// terminateOpen terminates every sandbox of a session, and returns the generations whose ends are still to be recorded.
+func (g *sandboxes) terminateOpen(ctx context.Context, sessionID, reason string) (ended []int64, err error) {
+	var rows []session.SandboxRow
+	err = together(
+		func() error { return stored(g.store.WorkflowCheck(ctx, sessionID)) },
+		func() (err error) { rows, err = g.store.SandboxesOpen(ctx, sessionID); return stored(err) },
+	)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		if endErr := g.endAtProvider(ctx, row, reason); endErr != nil {
+			err = errors.Join(err, endErr)
+			continue
+		}
+		ended = append(ended, row.Generation)
+	}
+	return ended, err
+}
+
 // terminateNamed ends the sandbox that a request names, whose row cannot be read.
 func (g *sandboxes) terminateNamed(ctx context.Context, in SandboxRef) error {
 	if in.SandboxID == "" {
@@ -50,6 +70,14 @@ func (g *sandboxes) end(ctx context.Context, row session.SandboxRow, reason stri
 	if err := g.store.WorkflowCheck(ctx, row.SessionID); err != nil {
 		return stored(err)
 	}
+	if err := g.endAtProvider(ctx, row, reason); err != nil {
+		return err
+	}
+	return stored(g.store.SandboxEnd(ctx, row.SessionID, row.Generation, reason))
+}
+
+// endAtProvider terminates the sandbox of a row.
+func (g *sandboxes) endAtProvider(ctx context.Context, row session.SandboxRow, reason string) error {
 	id := row.SandboxID
 	if id == "" {
 		found, err := g.Sandbox.Find(ctx, row.SessionID, row.Generation)
@@ -74,5 +102,5 @@ func (g *sandboxes) end(ctx context.Context, row session.SandboxRow, reason stri
 		g.Logger.InfoContext(ctx, "terminated a sandbox", slog.String("session_id", row.SessionID),
 			slog.Int64("generation", row.Generation), slog.String("sandbox_id", id), slog.String("reason", reason))
 	}
-	return stored(g.store.SandboxEnd(ctx, row.SessionID, row.Generation, reason))
+	return nil
 }

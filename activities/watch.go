@@ -71,16 +71,27 @@ func (w watching) turnEnded(ctx context.Context, run run.Run) {
 
 // TransitionRecord implements Store.
 func (s watchedStore) TransitionRecord(ctx context.Context, t session.Transition) error {
-	err := s.Store.TransitionRecord(ctx, t)
-	if err != nil {
-		return err
-	}
+	return s.recorded(ctx, t, func() error { return s.Store.TransitionRecord(ctx, t) })
+}
+
+// TransitionRecordEnded implements Store.
+func (s watchedStore) TransitionRecordEnded(ctx context.Context, t session.Transition, ended []int64, reason string) error {
+	return s.recorded(ctx, t, func() error { return s.Store.TransitionRecordEnded(ctx, t, ended, reason) })
+}
+
+// recorded logs a transition that record records.
+func (s watchedStore) recorded(ctx context.Context, t session.Transition, record func() error) error {
 	requestID := ""
-	if t.Command != "" {
-		requestID, _ = s.CommandRequest(ctx, t.Command) // it is only logged
+	err := together(record, func() error {
+		if t.Command != "" {
+			requestID, _ = s.CommandRequest(ctx, t.Command) // it is only logged
+		}
+		return nil
+	})
+	if err == nil {
+		s.transition(ctx, t, requestID)
 	}
-	s.transition(ctx, t, requestID)
-	return nil
+	return err
 }
 
 func (w watching) transition(ctx context.Context, t session.Transition, requestID string) {

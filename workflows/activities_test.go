@@ -259,6 +259,11 @@ func (f *fakes) provision(ctx context.Context, activity string, in activities.Sa
 			if in.Fresh {
 				answer.Receipt.Kind = receipt.Partial
 			}
+			if in.Then != nil && !w.earlierWorkers {
+				t := *in.Then
+				t.Generation, t.Receipt = answer.Generation, answer.Receipt
+				answer.Recorded = w.recordsAlong(activity, t)
+			}
 		}
 		return answer, nil
 	})
@@ -309,7 +314,29 @@ func (w *world) release(in activities.SaveRequest, saved activities.Saved) activ
 		w.terminate(s)
 	}
 	saved.Released = true
+	if in.Then == nil {
+		return saved
+	}
+	saved.Recorded = w.recordsAlong("SaveBundle", *in.Then)
 	return saved
+}
+
+// recordsAlong records a transition at the end of another activity, and returns its time; zero if that fails.
+func (w *world) recordsAlong(activity string, t session.Transition) time.Time {
+	const record = "RecordTransition"
+	err := error(nil)
+	if faults := w.faults[record]; len(faults) > 0 {
+		w.faults[record], err = faults[1:], faults[0]
+	}
+	t.At = w.clock.now()
+	if err == nil {
+		err = w.transit(t)
+	}
+	if err != nil {
+		w.say("%s cannot record the transition: %v", activity, err)
+		return time.Time{}
+	}
+	return t.At
 }
 
 func (f *fakes) RescueBundle(ctx context.Context, in activities.SaveRequest) (activities.Saved, error) {

@@ -16,13 +16,18 @@ const restartsWithNothing = "restarts-with-nothing"
 const hibernated = "hibernated"
 
 // hibernate saves a bundle, and terminates the sandbox only after that is committed. The activity
-// does both, unless the sandbox cannot be terminated then, or the worker is of a version that only
-// saves. If the sandbox has already ended, it saves the remains.
+// does both and records the transition, unless the sandbox cannot be terminated then, or the worker
+// is of a version that only saves. If the sandbox has already ended, it saves the remains.
 func (l *life) hibernate(ctx workflow.Context) error {
 	saved, err := l.save(ctx)
 	switch {
 	case activities.TypeOf(err) == activities.StaleWorkflow:
 		return err
+	case !saved.Recorded.IsZero():
+		l.bundleID, l.sandboxID = saved.BundleID, ""
+		t := l.transition(session.EventSaved, session.Hibernated, l.reason)
+		t.At = saved.Recorded
+		return l.enter(ctx, t)
 	case l.wants.Stop:
 		return nil
 	case err != nil:
@@ -53,7 +58,8 @@ func (l *life) hibernate(ctx workflow.Context) error {
 }
 
 func (l *life) save(ctx workflow.Context) (activities.Saved, error) {
-	request := activities.SaveRequest{SessionID: l.id, Generation: l.generation, SandboxID: l.sandboxID, Release: hibernated}
+	then := l.transition(session.EventSaved, session.Hibernated, l.reason)
+	request := activities.SaveRequest{SessionID: l.id, Generation: l.generation, SandboxID: l.sandboxID, Release: hibernated, Then: &then}
 	return l.saveOf(ctx, request, l.sandboxLost())
 }
 

@@ -33,7 +33,7 @@ const (
 func (l *life) provision(ctx workflow.Context, delayed, doing string, activity any) error {
 	for tried := 1; ; tried++ {
 		var ready activities.SandboxReady
-		request := activities.SandboxRequest{SessionID: l.id, Generation: l.generation + 1, Fresh: l.dropped()}
+		request := activities.SandboxRequest{SessionID: l.id, Generation: l.generation + 1, Fresh: l.dropped(), Then: l.restored(ctx)}
 		err := l.doUnlessStopped(ctx, doing, provisionOptions, activity, request, &ready)
 		kind := activities.TypeOf(err)
 		if kind == activities.StaleWorkflow || kind == activities.QueueHeld {
@@ -45,7 +45,7 @@ func (l *life) provision(ctx workflow.Context, delayed, doing string, activity a
 					return reportErr
 				}
 			}
-			return l.finishStart(ctx, ready, err)
+			return l.finishStart(ctx, request, ready, err)
 		}
 		l.generation, l.sandboxID = request.Generation, ""
 		patient := l.errorVersion(ctx) >= patientVersion
@@ -66,26 +66,47 @@ func (l *life) dropped() bool {
 	return l.state == session.Restoring && l.reason == session.ReasonDropped
 }
 
+// restored returns the transition that follows a restore; nil for a restore whose transition the workflow records itself,
+// because what it depends on may change meanwhile.
+func (l *life) restored(ctx workflow.Context) *session.Transition {
+	if l.state != session.Restoring || l.parked != nil {
+		return nil
+	}
+	t := l.transition(session.EventReady, session.Running, l.startReason(ctx))
+	return &t
+}
+
+// startReason returns why the session runs once it has its sandbox.
+func (l *life) startReason(ctx workflow.Context) string {
+	switch {
+	case l.parked != nil && l.parkOver(workflow.Now(ctx)) != "":
+		return l.parkOver(workflow.Now(ctx))
+	case l.queue.Len() > 0 && l.parked == nil:
+		return session.ReasonPrompt
+	case l.wants.Wake || l.wants.Revert != "":
+		return session.ReasonRequested
+	}
+	return ""
+}
+
 // finishStart leaves the state of a create or a restore: to running with the new sandbox, or to
-// error with the reason. A stop that arrived meanwhile is handled first.
-func (l *life) finishStart(ctx workflow.Context, ready activities.SandboxReady, err error) error {
-	if l.wants.Stop {
+// error with the reason. A stop that arrived meanwhile is handled first, unless the activity has
+// recorded the transition.
+func (l *life) finishStart(ctx workflow.Context, request activities.SandboxRequest, ready activities.SandboxReady, err error) error {
+	if l.wants.Stop && ready.Recorded.IsZero() {
 		return nil
 	}
 	if err != nil {
 		return l.transit(ctx, session.EventFail, activities.ReasonOf(err), nil)
 	}
-	reason := ""
-	switch {
-	case l.parked != nil && l.parkOver(workflow.Now(ctx)) != "":
-		reason = l.parkOver(workflow.Now(ctx))
-	case l.queue.Len() > 0 && l.parked == nil:
-		reason = session.ReasonPrompt
-	case l.wants.Wake || l.wants.Revert != "":
-		reason = session.ReasonRequested
-	}
+	reason := l.startReason(ctx)
 	l.wants.Wake = false
 	l.generation, l.sandboxID = ready.Generation, ready.SandboxID
 	l.plan(orNow(ctx, ready.Since), ready.Deadline)
-	return l.transit(ctx, session.EventReady, reason, ready.Receipt)
+	if ready.Recorded.IsZero() {
+		return l.transit(ctx, session.EventReady, reason, ready.Receipt)
+	}
+	t := *request.Then
+	t.Generation, t.At = ready.Generation, ready.Recorded
+	return l.enter(ctx, t)
 }

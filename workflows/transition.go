@@ -28,11 +28,8 @@ func (l *life) transit(ctx workflow.Context, event session.Event, reason string,
 	if err != nil {
 		return err // a programming error
 	}
-	t := session.Transition{
-		SessionID: l.id, No: l.transitionNo + 1, From: l.state, To: to, Event: event,
-		Reason: reason, Generation: l.generation, Receipt: receipt, At: workflow.Now(ctx), Command: l.cause(event, reason),
-		Since: l.since,
-	}
+	t := l.transition(event, to, reason)
+	t.Receipt, t.At = receipt, workflow.Now(ctx)
 	if to == session.Error {
 		t.Cause = session.CauseRefused
 		if strings.HasPrefix(reason, unusableReason) {
@@ -43,16 +40,29 @@ func (l *life) transit(ctx workflow.Context, event session.Event, reason string,
 	if err := l.record(ctx, doing, control.RecordTransition, t, nil); err != nil {
 		return err
 	}
-	l.state, l.reason, l.errorCause, l.transitionNo, l.since = to, reason, t.Cause, t.No, t.At
+	return l.enter(ctx, t)
+}
+
+// transition returns the next transition of the session, without its time.
+func (l *life) transition(event session.Event, to session.State, reason string) session.Transition {
+	return session.Transition{
+		SessionID: l.id, No: l.transitionNo + 1, From: l.state, To: to, Event: event,
+		Reason: reason, Generation: l.generation, Command: l.cause(event, reason), Since: l.since,
+	}
+}
+
+// enter moves to the state of a recorded transition.
+func (l *life) enter(ctx workflow.Context, t session.Transition) error {
+	l.state, l.reason, l.errorCause, l.transitionNo, l.since = t.To, t.Reason, t.Cause, t.No, t.At
 	l.endDelay()
-	l.moved, l.fellAsleep = true, to == session.Hibernated
-	switch to {
+	l.moved, l.fellAsleep = true, t.To == session.Hibernated
+	switch t.To {
 	case session.Error:
 		l.trouble = trouble{tries: l.trouble.tries}
 	case session.Running:
 		l.trouble = trouble{}
 	}
-	if to == session.Running {
+	if t.To == session.Running {
 		l.lastActivity, l.losses.up = t.At, t.At
 	}
 	return l.project(ctx)
