@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runner/rawio"
 	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
 )
 
@@ -30,7 +31,7 @@ const awaitDetached = runner.PartingBudget + time.Second
 // hello to its end. run and from are the values of the command line; the first hello must match
 // them.
 func Attach(ctx context.Context, dir, run string, from int64, stdin io.Reader, stdout io.Writer) error {
-	a := &attachment{dir: dir, stdin: make(chan runner.Message), stdinErr: make(chan error, 1), shared: shareable(stdout)}
+	a := &attachment{dir: dir, stdin: make(chan runner.Message), stdinErr: make(chan error, 1), shared: rawio.Unblock(stdout)}
 	if a.shared != nil {
 		defer a.shared.Close()
 		stdout = a.shared

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -217,23 +216,4 @@ func TestAttachEndsWithItsWorker(t *testing.T) {
 	r, stdout := io.Pipe() // has no reader
 	defer r.Close()
 	require.ErrorContains(t, Attach(t.Context(), dir, "run_1", 0, stdin, stdout), "before its output was read")
-}
-
-func TestPassableStdout(t *testing.T) {
-	t.Parallel()
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	defer r.Close()
-	defer w.Close()
-	shared := shareable(w)
-	require.NotNil(t, shared)
-	require.NotEqual(t, w.Fd(), shared.Fd(), "it is closed by itself")
-	require.NoError(t, shared.Close())
-	plain, err := os.Create(filepath.Join(t.TempDir(), "file"))
-	require.NoError(t, err)
-	defer plain.Close()
-	require.Nil(t, shareable(plain))
-	require.Nil(t, shareable(&bytes.Buffer{}))
-	require.NoError(t, w.Close())
-	require.Nil(t, shareable(w))
 }

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"io"
 	"net"
 	"os"
 
@@ -9,36 +8,6 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
-
-// shareable returns a non-blocking file for the pipe or socket at stdout, which can be passed on;
-// nil if stdout is anything else. All later output must be written to that file.
-func shareable(stdout io.Writer) *os.File {
-	f, ok := stdout.(*os.File)
-	if !ok {
-		return nil
-	}
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return nil
-	}
-	fd := -1
-	if err := conn.Control(func(of uintptr) {
-		var info unix.Stat_t
-		if unix.Fstat(int(of), &info) != nil || info.Mode&unix.S_IFMT != unix.S_IFIFO && info.Mode&unix.S_IFMT != unix.S_IFSOCK {
-			return
-		}
-		if fd, err = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 3); err != nil {
-			fd = -1
-		}
-	}); err != nil || fd < 0 {
-		return nil
-	}
-	if unix.SetNonblock(fd, true) != nil {
-		_ = unix.Close(fd)
-		return nil
-	}
-	return os.NewFile(uintptr(fd), "stdout")
-}
 
 // greet sends the hello, together with the file for messages to the worker; nil for none.
 func greet(conn *net.UnixConn, hello *runner.Hello, stdout *os.File) error {

@@ -84,6 +84,36 @@ func (w writer) Write(p []byte) (written int, err error) {
 	return written, nil
 }
 
+// Unblock returns a non-blocking file for the pipe or socket at stdout, which can also be passed on;
+// nil if stdout is anything else. All later output must be written to that file.
+func Unblock(stdout io.Writer) *os.File {
+	f, ok := stdout.(*os.File)
+	if !ok {
+		return nil
+	}
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	fd := -1
+	if err := conn.Control(func(of uintptr) {
+		var info unix.Stat_t
+		if unix.Fstat(int(of), &info) != nil || info.Mode&unix.S_IFMT != unix.S_IFIFO && info.Mode&unix.S_IFMT != unix.S_IFSOCK {
+			return
+		}
+		if fd, err = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 3); err != nil {
+			fd = -1
+		}
+	}); err != nil || fd < 0 {
+		return nil
+	}
+	if unix.SetNonblock(fd, true) != nil {
+		_ = unix.Close(fd)
+		return nil
+	}
+	return os.NewFile(uintptr(fd), "stdout")
+}
+
 // Nonblocking reports whether a file is a non-blocking pipe or socket.
 func Nonblocking(f File) bool { return nonblocking(f) != nil }
 

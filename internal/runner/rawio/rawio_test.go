@@ -109,3 +109,22 @@ func TestASocket(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "hello", string(got))
 }
+
+func TestAPipeAtStdoutIsUnblocked(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	defer w.Close()
+	shared := rawio.Unblock(w)
+	require.NotNil(t, shared)
+	require.NotEqual(t, w.Fd(), shared.Fd(), "it is closed by itself")
+	require.NoError(t, shared.Close())
+	plain, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	require.NoError(t, err)
+	defer plain.Close()
+	require.Nil(t, rawio.Unblock(plain))
+	require.Nil(t, rawio.Unblock(&bytes.Buffer{}))
+	require.NoError(t, w.Close())
+	require.Nil(t, rawio.Unblock(w))
+}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/runner/rawio"
 )
 
 // Exit codes of the agent.
@@ -31,6 +32,10 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if err != nil {
 		fmt.Fprintf(stderr, "demo agent: %v\n", err)
 		return ExitFailed
+	}
+	if pipe := rawio.Unblock(stdout); pipe != nil {
+		defer pipe.Close() // a close after the last write
+		stdout = rawio.NewWriter(pipe)
 	}
 	p := Agent{
 		Home: os.Getenv("HOME"), Workspace: workspace, Stdout: stdout, Stderr: stderr, Model: demoformat.Name,
@@ -54,6 +59,8 @@ type Agent struct {
 	tools  []string // command line of the server of overwinter's tools; nil without one
 	memory *memory
 	inbox  *inbox
+
+	sleeper *sleeper
 }
 
 // errCrash ends the process in the middle of a turn.
@@ -85,6 +92,8 @@ func (p *Agent) Run(args []string, stdin io.Reader) int {
 	if *resume && len(m.known) == 0 {
 		fmt.Fprintf(p.Stderr, "demo agent: asked to resume, but %s knows no prompt\n", m.file.Name())
 	}
+	p.sleeper = newSleeper()
+	defer p.sleeper.close()
 	code := p.serve(stdin)
 	if err := m.close(); err != nil && code == ExitDone {
 		fmt.Fprintf(p.Stderr, "demo agent: close transcript: %v\n", err)

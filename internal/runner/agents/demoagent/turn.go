@@ -315,14 +315,7 @@ func (t *turn) pause(d time.Duration) bool {
 	if d <= 0 {
 		return t.ctx.Err() == nil
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return t.ctx.Err() == nil
-	case <-t.ctx.Done():
-		return false
-	}
+	return t.sleeper.sleep(t.ctx, d)
 }
 
 // record writes a line to the transcript and then to the stream.
