@@ -213,8 +213,8 @@ func (b *bench) interrupt(t *testing.T, r *run) {
 	require.NoError(t, b.process.cmd.Process.Signal(sig))
 }
 
-// kill kills the process as kill -9 does, once its transcript has everything that it has printed:
-// an agent may write its transcript a little later.
+// kill kills the process as kill -9 does, once its transcript has everything that it has printed in
+// this turn: an agent may write its transcript a little later.
 func (b *bench) kill(t *testing.T) {
 	t.Helper()
 	b.killed = true
@@ -225,7 +225,7 @@ func (b *bench) kill(t *testing.T) {
 				have[block.ID] = true
 			}
 		}
-		for _, thread := range b.folded(t).Threads {
+		for _, thread := range Fold(t, b.viewed(b.runs[len(b.runs)-1].events)).Threads {
 			for _, block := range thread.Blocks {
 				if !have[block.ID] && block.Status != conversation.Streaming && block.Status != conversation.Pending {
 					return false

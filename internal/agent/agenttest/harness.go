@@ -97,13 +97,15 @@ type Prompts struct {
 // Starting agents takes most of the suite's processor time.
 var apart = flag.Bool("apart", false, "run each scenario of an agent in its own session, with its own process")
 
-// Run runs every scenario with the adapter. Scenarios that leave the agent's process running follow
-// each other in one session, as the prompts of a person do, unless -apart is given; the session's
-// transcript is checked after the last one.
+// Run runs every scenario with the adapter. The scenarios of a shared session follow each other, as
+// the prompts of a person do, unless -apart is given; the session's transcript is checked after the
+// last one.
 func Run(t *testing.T, h Harness) {
-	together(t, h)
+	for _, in := range []place{shared, asking, killed} {
+		together(t, h, in)
+	}
 	for _, s := range scenarios {
-		if s.in == shared && !*apart {
+		if s.in != alone && !*apart {
 			continue
 		}
 		t.Run(s.name, func(t *testing.T) {
@@ -114,16 +116,16 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// together runs the scenarios of the shared session. If one fails, the others continue in a new
+// together runs the scenarios of a shared session. If one fails, the others continue in a new
 // session.
-func together(t *testing.T, h Harness) {
+func together(t *testing.T, h Harness, in place) {
 	t.Helper()
 	if *apart {
 		return
 	}
 	var b *bench
 	for _, s := range scenarios {
-		if s.in != shared {
+		if s.in != in {
 			continue
 		}
 		passed := t.Run(s.name, func(subtest *testing.T) {
@@ -138,7 +140,7 @@ func together(t *testing.T, h Harness) {
 			b = nil
 		}
 	}
-	if b != nil {
+	if b != nil && b.launched {
 		b.checkTranscripts(t)
 	}
 }

@@ -23,6 +23,8 @@ type place int
 const (
 	alone  place = iota // its own session
 	shared              // the session shared by scenarios that all leave the agent's process running
+	asking              // the session shared by scenarios in which the agent asks before it acts
+	killed              // the session shared by scenarios that kill the agent's process
 )
 
 // scenarios have the names that Harness.Cannot uses.
@@ -41,23 +43,23 @@ var scenarios = []struct {
 	{"ServesManyPromptsInOneProcess", servesManyPrompts, shared},
 	{"InterruptedInText", interruptedInText, shared},
 	{"InterruptedInTool", interruptedInATool, shared},
-	{"KilledInText", killedInText, alone},
-	{"KilledInTool", killedInATool, alone},
-	{"AbortedIfKilledByRunner", killedForAnAbort, alone},
+	{"KilledInText", killedInText, killed},
+	{"KilledInTool", killedInATool, killed},
+	{"AbortedIfKilledByRunner", killedForAnAbort, killed},
 	{"ResumesFromTranscript", resumes, alone},
 	{"RepeatedDeliveryRunsOnce", deliveredTwice, alone},
 	{"CutEndsOpenBlocks", cuts, shared},
 	{"RevertsToBeforePrompt", revertsToBeforePrompt, alone},
 	{"ContinuesInFork", continuesInFork, alone},
 	{"CallsToolsInParallel", callsToolsInParallel, shared},
-	{"RunsAllowedTool", runsAllowedTool, alone},
-	{"SkipsDeniedTool", skipsDeniedTool, alone},
-	{"AsksUser", asksItsUser, alone},
+	{"RunsAllowedTool", runsAllowedTool, asking},
+	{"SkipsDeniedTool", skipsDeniedTool, asking},
+	{"AsksUser", asksItsUser, asking},
 	{"CallsOverwinterTool", callsATool, alone},
 	{"OverwinterToolsNeedNoPermission", callsAToolWithoutAsking, alone},
 	{"AcceptsPromptDuringTurn", acceptsPrompt, shared},
 	{"KeepsPromptAtTurnEnd", keepsLatePrompt, shared},
-	{"DiesWithPromptForTurn", diesWithAPrompt, alone},
+	{"DiesWithPromptForTurn", diesWithAPrompt, killed},
 	{"ReportsModelRefusal", reportsModelRefusal, shared},
 	{"ReportsRefusedKey", reportsRefusedKey, alone},
 	{"FailsAfterModelTimeout", failsAfterModelTimeout, alone},
@@ -242,16 +244,19 @@ func killedForAnAbort(t *testing.T, b *bench) {
 	b.until(t, r, "a tool", isRunningTool)
 	b.kill(t)
 	b.finish(t, r)
-	last := &r.frames[len(r.frames)-1]
+	interrupted := *r
+	interrupted.frames = slices.Clone(r.frames)
+	last := &interrupted.frames[len(r.frames)-1]
 	require.Equal(t, agent.Exit, last.Stream)
 	report, err := agent.ParseExit(last.Data)
 	require.NoError(t, err)
 	report.Interrupted = true
 	last.Data = encode(report)
-	got := b.translate(t, r, func(int) bool { return false })
+	got := b.translate(t, &interrupted, func(int) bool { return false })
 	require.Equal(t, session.OutcomeCancelled, got.end.Outcome)
 	require.Equal(t, session.ReasonAborted, got.end.Reason)
 	requireClosed(t, Fold(t, got.events))
+	b.check(t)
 }
 
 func resumes(t *testing.T, b *bench) {
@@ -330,11 +335,15 @@ func callsToolsInParallel(t *testing.T, b *bench) {
 	b.check(t)
 }
 
-// asking are permissions that make the agent ask before it acts.
-var asking = permission.Rules{Default: permission.Ask}
+// asks makes the agent ask before it acts. The file of Prompts.Guarded does not exist.
+func (b *bench) asks(t *testing.T) {
+	t.Helper()
+	b.permissions = permission.Rules{Default: permission.Ask}
+	require.NoError(t, os.RemoveAll(filepath.Join(b.workspace, FileName)))
+}
 
 func runsAllowedTool(t *testing.T, b *bench) {
-	b.permissions = asking
+	b.asks(t)
 	b.answer = func(agent.Question) agent.Answer {
 		require.NoFileExists(t, filepath.Join(b.workspace, FileName), "it did not wait for the answer")
 		return agent.Answer{Decision: agent.DecisionOnce}
@@ -351,7 +360,7 @@ func runsAllowedTool(t *testing.T, b *bench) {
 }
 
 func skipsDeniedTool(t *testing.T, b *bench) {
-	b.permissions = asking
+	b.asks(t)
 	b.answer = func(agent.Question) agent.Answer {
 		return agent.Answer{Decision: agent.DecisionReject, Message: refusal}
 	}
@@ -367,7 +376,7 @@ func skipsDeniedTool(t *testing.T, b *bench) {
 }
 
 func asksItsUser(t *testing.T, b *bench) {
-	b.permissions = asking
+	b.asks(t)
 	b.answer = func(q agent.Question) agent.Answer {
 		a := agent.Answer{Decision: agent.DecisionOnce, Answers: map[string]question.Said{}}
 		for _, item := range q.Inquiries {
