@@ -39,7 +39,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --no-create-home overwinter
 COPY --from=build /src/bin/overwinter /src/bin/overwinter-runner /usr/local/bin/
-# The local Modal alone needs root, and says so in docker-compose.yml.
+# Only the local Modal needs root, which docker-compose.yml sets.
 USER overwinter
 EXPOSE 8080
 ENTRYPOINT ["overwinter"]

@@ -1,25 +1,25 @@
 # make dev     builds and runs the system; ARGS="--api-address ..." are flags of `overwinter dev`. If packages are missing, it prints
 #              the command that installs them; with INSTALL=1, and for root in a container, it runs the command
 # make test    installs what is missing and runs everything that CI runs
-# make check   the fast part of it: formatting, vet, lint, determinism, generated code, language
-# make build   the three programs in bin/
-# make release writes archives of the three programs and their checksums to dist/, for machines without Go; PLATFORMS="linux/amd64 linux/arm64" says for which
+# make check   runs its fast part: formatting, vet, lint, determinism, generated code, language
+# make build   builds the three programs in bin/
+# make release writes archives of the three programs and their checksums to dist/, for machines without Go; PLATFORMS="linux/amd64 linux/arm64" selects the platforms
 # make bench   measures the system on this machine and writes docs/benchmarks.md; ARGS="--list" lists its parts, ARGS="--only turn"
 #              runs one and prints its figures
 # make bench-sleepers  measures lists through the API and five idle minutes with a million stored sessions; storing them takes minutes
 # make bench-million  times lists and searches of a million stored sessions; needs 3 GB of disk. N=100000 makes fewer
-# make chaos   injects every fault in every state, then faults at random; ARGS="-minutes 20 -seed 1234" say how long and which
-# make followers  has clients of every protocol follow one session for five minutes while each part of the system is killed; ARGS="-minutes 20" says how long
-# make upgrade  replaces the programs of the release before by those of this build under load, in every order; FROM=COMMIT begins with any commit
-# make real-agents  runs the tests of real agents in the whole system with every agent; make test runs each with some of them
+# make chaos   injects every fault in every state, then faults at random; ARGS="-minutes 20 -seed 1234" set duration and seed
+# make followers  has clients of every protocol follow one session for five minutes while each part of the system is killed; ARGS="-minutes 20" sets the duration
+# make upgrade  replaces the programs of the previous release by those of this build under load, in every order; FROM=COMMIT starts from another commit
+# make real-agents  runs the tests of real agents in the whole system with every agent; make test runs each test with some of them
 # make forks  forks and reverts sessions of every agent; three minutes
-# make overload  has a hundred agents print as fast as they can for a minute; ARGS="-overload 5m -overload-sessions 200" say how long and how many
-# make conformance  runs every scenario of every agent's conformance suite with its own process; make test runs some in one process
+# make overload  has a hundred agents print without a pause for a minute; ARGS="-overload 5m -overload-sessions 200" set duration and number
+# make conformance  runs every scenario of every agent's conformance suite with its own process; make test shares one process between some of them
 # make conformance-sandbox  runs all tests of every agent in sandboxes with their own network, as this user and, for root, as an ordinary user too
-# make test-modal-sdk  runs the tests of Modal's SDK against the local Modal, those as well that are known to fail
-# make vulncheck  looks for known vulnerabilities in what the code calls; needs the database at vuln.go.dev, or VULNDB=URL
+# make test-modal-sdk  runs the tests of Modal's SDK against the local Modal, including those that are known to fail
+# make vulncheck  looks for known vulnerabilities in the code that is called; needs the database at vuln.go.dev, or VULNDB=URL
 # make check-alerts  checks and tests the alert rules with promtool, which it builds first; a minute
-# make pin-images  writes the digests of base images after their tags; needs a registry, and crane, skopeo or docker
+# make pin-images  appends the digests of base images to their tags; needs a registry, and crane, skopeo or docker
 # make picture  records the terminal session of the README and writes docs/session.svg
 # make agents  installs the agents that tests run, into a cache of the user
 # make web     builds the TypeScript packages in web/ and runs their tests that need no server
@@ -27,21 +27,21 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := build
-# Steps run in the order of their names on the line, and say what they do; so make itself may be quiet.
+# Prerequisites run in the order in which they are listed. They print what they do, so make itself is quiet.
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
 
-# Version stamping asks git about the clone, which it refuses when the clone belongs to another user.
+# Version stamping runs git, which refuses to work in a clone of another user.
 export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
 # The commit in `overwinter version`; -dirty if files have been changed. An image is built without git: see the Dockerfile.
 COMMIT  ?= $(shell git describe --always --abbrev=12 --exclude='*' --dirty 2>/dev/null)
 TOOL     = go tool -modfile=tools/tools.mod
 DEVTOOL  = go tool -modfile=../tools/tools.mod
-# sqlc without cgo brings its parser ready made, instead of an hour's worth of C.
+# Without cgo, sqlc uses a precompiled parser; with cgo, building it takes an hour.
 SQLC     = CGO_ENABLED=0 $(TOOL) sqlc
 LINT     = golangci-lint
-# Some tests wait, for a timeout or a process, and some use both processors: with more at once, the whole takes as long and each waits for the others.
-# Without debugging information the tests' programs are linked in two thirds of the time.
+# Some tests wait for a timeout or a process, and some use all processors. More parallel tests would not shorten the run, and each would take longer.
+# Without debugging information, linking the test programs takes two thirds of the time.
 CPUS    := $(shell getconf _NPROCESSORS_ONLN)
 # check-vet vets all packages before the tests run.
 TESTARGS ?= -timeout 75m -vet=off -ldflags=-w -p $(CPUS) -parallel $(shell expr $(CPUS) + 1)
@@ -52,13 +52,13 @@ TESTARGS ?= -timeout 75m -vet=off -ldflags=-w -p $(CPUS) -parallel $(shell expr 
 # Temporal's server is by far the largest part of the first build, and not needed if an address is given.
 dev: WITHOUT_CGO = 1
 dev: setup own $(if $(TEMPORAL_ADDRESS),,bin/overwinter-temporal)
-	@echo '== starting; what happens next is in the terminal and in the logs that it names'
+	@echo '== starting; the terminal and the logs that it names show what follows'
 	@exec bin/overwinter dev $(ARGS)
 
 build: setup-go programs
 
-# Only what goes into sandboxes is built to be the same everywhere; another flag for the others would
-# have everything compiled twice, for them and for the tests.
+# Only the program for sandboxes is built reproducibly; other flags for the others would compile
+# everything twice, for them and for the tests.
 programs: own bin/overwinter-temporal
 
 .PHONY: own
@@ -68,7 +68,7 @@ own:
 	go build -ldflags '-X main.commit=$(COMMIT)' -o bin/overwinter ./cmd/overwinter
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/overwinter-runner ./cmd/overwinter-runner
 
-# Linking this one takes a while even when there is nothing to do.
+# Linking this program takes a while even if it is up to date.
 bin/overwinter-temporal: devserver/go.mod devserver/go.sum $(shell find devserver -name '*.go' ! -name '*_test.go')
 	@mkdir -p bin
 	@test -e $@ || echo "== building Temporal's server: about 3 minutes the first time on 2 processors; set TEMPORAL_ADDRESS to use one that runs"
@@ -140,7 +140,7 @@ picture: setup programs
 agents:
 	@go run ./tools/agents
 
-# Nothing else should run at the same time; the document records the load of the machine.
+# Run nothing else at the same time; the document records the load of the machine.
 bench: setup programs
 	@go run ./bench $(ARGS)
 
@@ -151,8 +151,8 @@ N ?= 1000000
 bench-million: setup-go
 	@go test ./internal/postgres -run '^TestMillion$$' -count 1 -timeout 1h -v -million $(N)
 
-# First a fault in every step of a purge, then the matrix, then that of forks, then one round of the storm after the other until the minutes are over, or
-# until one fails. The matrix and the storm print their seed.
+# A fault in every step of a purge, then the matrix, then the matrix of forks, then rounds of the storm until the minutes
+# have passed or one fails. The matrix and the storm print their seed.
 CHAOS ?= ^(TestEveryFaultInEveryState|TestForksCheckpointsRevertsAndImportsAreCompleted|TestStorm)$$
 chaos: NEEDS = curl
 chaos: ARGS ?= -minutes 10
@@ -166,7 +166,7 @@ followers: ARGS ?= -minutes 5
 followers: setup programs
 	@go test ./test -count 1 -timeout 0 -v -run '^TestEveryClientFollowsTheSameSession$$' $(ARGS)
 
-# One order is part of make test. The release before is built from its commit.
+# One order is part of make test. The previous release is built from its commit.
 upgrade: NEEDS = git curl
 upgrade: setup programs
 	@go test ./test -count 1 -timeout 0 -v -run '^TestAnInstallationIsUpgradedUnderLoad$$' -all-upgrades $(if $(FROM),-upgrade-from $(FROM)) $(ARGS)
@@ -176,12 +176,12 @@ overload: ARGS ?= -overload 1m -overload-sessions 100
 overload: setup programs
 	@go test ./test -count 1 -timeout 0 -v -run '^TestOverloadHeals$$' $(ARGS)
 
-# The demo agent's part belongs to make test.
+# The demo agent's part runs in make test.
 forks: NEEDS = npm curl
 forks: setup agents programs
 	@go test ./test -count 1 -timeout 0 -v -run '^TestEveryAgentIsForkedAndReverted$$' -all-forks $(ARGS)
 
-# In make test each of these tests has some of the agents, and each agent is in some of the tests.
+# In make test, each of these tests runs with some of the agents, and each agent in some of the tests.
 real-agents: NEEDS = npm git curl
 real-agents: setup agents programs
 	@go test ./test -count 1 -timeout 0 -v -all-agents $(ARGS) \
@@ -237,16 +237,16 @@ web/node_modules: web/package.json web/package-lock.json
 clean:
 	rm -rf bin dist coverage.out web/node_modules web/packages/*/dist web/packages/*/*.tsbuildinfo web/test/out
 
-# What the build needs.
+# Requirements of the build.
 .PHONY: setup-go
 setup-go:
 	@command -v go >/dev/null || { echo "Go is missing: install Go 1.26 or newer from https://go.dev/dl/"; exit 1; }
 
-# Whether this is a container, where packages of the machine are not at stake.
+# Whether this is a container, where packages may be installed without asking.
 CONTAINER = { test -e /.dockerenv || test -e /run/.containerenv || test -e /run/systemd/container; }
 
-# What the system needs in addition: the programs of a Postgres server, and for tests a C compiler, without which Go builds programs that
-# look users up in /etc/passwd alone.
+# Additional requirements of the system: the programs of a Postgres server, and for tests a C compiler, without which Go builds programs that
+# look up users only in /etc/passwd.
 setup: setup-go
 	@packages=""; \
 	$(if $(WITHOUT_CGO),,command -v gcc >/dev/null || packages="gcc libc6-dev";) \

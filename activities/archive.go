@@ -154,8 +154,8 @@ func (a *Archiver) pack(ctx context.Context, sb *sandbox.Sandbox, binary string,
 		if code, readErr = process.Wait(ctx); readErr == nil && code != runner.ExitOK {
 			readErr = fmt.Errorf("the runner's command ended with %d", code)
 		}
-	} else if said := a.complaint(ctx, process); said != "" {
-		readErr = fmt.Errorf("%w: %s", readErr, said)
+	} else if output := a.complaint(ctx, process); output != "" {
+		readErr = fmt.Errorf("%w: %s", readErr, output)
 	}
 	_ = content.CloseWithError(orEOF(readErr)) // always nil
 	return errors.Join(<-written, readErr)
@@ -168,8 +168,8 @@ func (a *Archiver) complaint(ctx context.Context, process *sandbox.Process) stri
 	if code, err := process.Wait(ctx); err != nil || code == runner.ExitOK {
 		return ""
 	}
-	said, _ := io.ReadAll(io.LimitReader(process.Stderr, outputTail)) // a partial read is enough
-	return string(said)
+	output, _ := io.ReadAll(io.LimitReader(process.Stderr, outputTail)) // a partial read is enough
+	return string(output)
 }
 
 func orEOF(err error) error {

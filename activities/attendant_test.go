@@ -38,7 +38,7 @@ func (b *harness) open(t *testing.T) activities.OpenedSession {
 	return opened
 }
 
-func (b *harness) takeBack(t *testing.T) activities.TakenBack {
+func (b *harness) reclaim(t *testing.T) activities.Reclaimed {
 	t.Helper()
 	taken, err := do(b, attempt{}, b.control.TakeBack, activities.SessionRef{SessionID: b.id})
 	require.NoError(t, err)
@@ -60,8 +60,8 @@ func (b *harness) submit(t *testing.T, content string) session.Prompt {
 	return p
 }
 
-// over waits until a prompt has its outcome.
-func (b *harness) over(t *testing.T, p session.Prompt) session.Prompt {
+// awaitEnd waits until a prompt has its outcome.
+func (b *harness) awaitEnd(t *testing.T, p session.Prompt) session.Prompt {
 	t.Helper()
 	require.Eventually(t, func() bool { return b.prompt(t, p.ID).Status.Final() }, waitLimit, 10*time.Millisecond, "the prompt does not end")
 	return b.prompt(t, p.ID)
@@ -70,9 +70,9 @@ func (b *harness) over(t *testing.T, p session.Prompt) session.Prompt {
 // ranOnce checks that a prompt has completed with the expected output, in one run.
 func (b *harness) ranOnce(t *testing.T, p session.Prompt, said string) {
 	t.Helper()
-	p = b.over(t, p)
+	p = b.awaitEnd(t, p)
 	require.Equal(t, session.PromptCompleted, p.Status)
-	require.Equal(t, said, b.said(t, p.RunID))
+	require.Equal(t, said, b.output(t, p.RunID))
 	require.Len(t, b.of(t, p.RunID, "turn_end"), 1)
 	runs := 0
 	b.query(t, &runs, "SELECT count(*) FROM runs WHERE session_id = $1 AND prompt_id = $2", b.id, p.ID)
@@ -125,7 +125,7 @@ func TestAttendantRunsFollowingPrompts(t *testing.T) {
 	require.Equal(t, &activities.Waiting{IdleTimeout: session.DefaultIdleTimeout}, result.Waiting)
 	require.Equal(t, b.run(t, runs[2]).EndedAt, result.EndedAt.UTC())
 	require.False(t, result.Reread)
-	require.Nil(t, b.takeBack(t).Run)
+	require.Nil(t, b.reclaim(t).Run)
 
 	// Temporal's next attempt at the same request finds that its run has ended, and others may have
 	// followed.
@@ -203,7 +203,7 @@ func TestAnAttendantLeaves(t *testing.T) {
 			}
 			// It cannot claim prompts any more.
 			p := b.submit(t, "for the workflow")
-			require.Nil(t, b.takeBack(t).Run)
+			require.Nil(t, b.reclaim(t).Run)
 			require.Equal(t, session.PromptQueued, b.prompt(t, p.ID).Status)
 		})
 	}
@@ -273,7 +273,7 @@ func TestFrozenAttendantRunsNoPromptTwice(t *testing.T) {
 					_, err := b.db.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: command})
 					require.NoError(t, err)
 				}
-				switch taken := b.takeBack(t); {
+				switch taken := b.reclaim(t); {
 				case c.claims:
 					require.Equal(t, third.ID, taken.Run.PromptID)
 					require.Equal(t, third.ID, b.carriedOn(t, ready).PromptID)

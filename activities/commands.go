@@ -13,9 +13,9 @@ import (
 type commandStore interface {
 	// SessionLook returns the pending commands and prompts of a session, and records that the workflow run has read them.
 	SessionLook(ctx context.Context, sessionID, workflowRunID string) (session.Look, error)
-	// SessionTakeBack is SessionLook for a session that may have an attendant, whose attendance ends unless a run is in
+	// SessionReclaim is SessionLook for a session that may have an attendant, whose attendance ends unless a run is in
 	// progress.
-	SessionTakeBack(ctx context.Context, sessionID, workflowRunID string) (run.TakenBack, error)
+	SessionReclaim(ctx context.Context, sessionID, workflowRunID string) (run.Reclaimed, error)
 	// CommandSubmit stores a pending command, with its reason if no client sent it.
 	CommandSubmit(ctx context.Context, c session.Command) (session.Commanded, error)
 	// CommandEnd ends a command that succeeded or failed without a transition.
@@ -35,12 +35,12 @@ func (g *commands) ReadWaiting(ctx context.Context, in SessionRef) (Waiting, err
 }
 
 // TakeBack is ReadWaiting for a session that may have an attendant. Unless a run is in progress, the attendance ends.
-func (g *commands) TakeBack(ctx context.Context, in SessionRef) (TakenBack, error) {
-	taken, err := g.store.SessionTakeBack(ctx, in.SessionID, activity.GetInfo(ctx).WorkflowExecution.RunID)
+func (g *commands) TakeBack(ctx context.Context, in SessionRef) (Reclaimed, error) {
+	taken, err := g.store.SessionReclaim(ctx, in.SessionID, activity.GetInfo(ctx).WorkflowExecution.RunID)
 	if err != nil {
-		return TakenBack{}, stored(err)
+		return Reclaimed{}, stored(err)
 	}
-	return TakenBack{Waiting: waitingOf(taken.Look), Run: taken.Run, LastActivity: taken.LastActivity}, nil
+	return Reclaimed{Waiting: waitingOf(taken.Look), Run: taken.Run, LastActivity: taken.LastActivity}, nil
 }
 
 func waitingOf(look session.Look) Waiting {

@@ -66,7 +66,7 @@ func (g *sandboxes) CreateSandbox(ctx context.Context, in SandboxRequest) (Sandb
 		return SandboxReady{}, err
 	}
 	if err := g.prepareWorkspace(ctx, in.SessionID, in.Generation, sb); err != nil {
-		return SandboxReady{}, g.spentOr(ctx, in, sb, err)
+		return SandboxReady{}, g.discardUnusedOr(ctx, in, sb, err)
 	}
 	return ready, nil
 }
@@ -124,7 +124,7 @@ func (g *sandboxes) image(ctx context.Context, sessionID string) (string, error)
 }
 
 // start creates the sandbox of a generation, or adopts the one that an earlier attempt created, and
-// ends any earlier sandbox of the session. GenerationSpent if the name belongs to a foreign
+// ends any earlier sandbox of the session. GenerationUnusable if the name belongs to a foreign
 // sandbox, or the sandbox failed to start.
 func (g *sandboxes) start(ctx context.Context, in SandboxRequest, from origin) (SandboxReady, *sandbox.Sandbox, error) {
 	if err := g.pass(ctx, in); err != nil {
@@ -162,7 +162,7 @@ func (g *sandboxes) startNow(ctx context.Context, in SandboxRequest, from origin
 	created()
 	g.Metrics.SandboxCreated(time.Since(began), err)
 	if errors.Is(err, sandbox.ErrNameForeign) {
-		return SandboxReady{}, nil, final(GenerationSpent, err)
+		return SandboxReady{}, nil, final(GenerationUnusable, err)
 	}
 	if err != nil {
 		return SandboxReady{}, nil, refusedOr(fmt.Errorf("create: %w", err))
@@ -180,7 +180,7 @@ func (g *sandboxes) startNow(ctx context.Context, in SandboxRequest, from origin
 			return SandboxReady{}, nil, err
 		}
 		if err := g.replaceRunner(ctx, sb, in.Generation); err != nil {
-			return SandboxReady{}, nil, g.spentOr(ctx, in, sb, err)
+			return SandboxReady{}, nil, g.discardUnusedOr(ctx, in, sb, err)
 		}
 		record = func(context.Context) error { return nil }
 	}
@@ -236,10 +236,10 @@ func (g *sandboxes) settleIn(
 	case err != nil:
 		return g.notAwake(ctx, in, sb, err)
 	}
-	return g.spentOr(ctx, in, sb, meanwhileErr)
+	return g.discardUnusedOr(ctx, in, sb, meanwhileErr)
 }
 
-// reserve records the intent to create the sandbox of a generation. GenerationSpent if an earlier attempt has ended it.
+// reserve records the intent to create the sandbox of a generation. GenerationUnusable if an earlier attempt has ended it.
 func (g *sandboxes) reserve(ctx context.Context, in SandboxRequest, image string) error {
 	err := g.store.GenerationReserve(ctx, in.SessionID, in.Generation, image)
 	if failure.CodeOf(err) == failure.IllegalState {
@@ -248,7 +248,7 @@ func (g *sandboxes) reserve(ctx context.Context, in SandboxRequest, image string
 			return stored(getErr)
 		}
 		if !s.Status.Final() {
-			return final(GenerationSpent, err)
+			return final(GenerationUnusable, err)
 		}
 	}
 	return stored(err)
@@ -279,31 +279,31 @@ func unreached(err error) bool {
 // notAwake ends a sandbox whose runner never answered.
 func (g *sandboxes) notAwake(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, cause error) error {
 	cause = &silentError{fmt.Errorf("the runner of sandbox %s does not answer: %w", sb.ID(), cause)}
-	return g.spent(ctx, in, sb, "its runner does not answer", cause)
+	return g.discardUnused(ctx, in, sb, "its runner does not answer", cause)
 }
 
-// spentOr is lostOr for a sandbox that its session does not use yet: another one replaces it
+// discardUnusedOr is lostOr for a sandbox that its session does not use yet: another one replaces it
 // without a loss.
-func (g *sandboxes) spentOr(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, err error) error {
+func (g *sandboxes) discardUnusedOr(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, err error) error {
 	if err = lostOr(ctx, sb, err); TypeOf(err) != SandboxLost {
 		return err
 	}
-	spent := g.spent(ctx, in, sb, "it was lost before it was used", err)
-	if exceeded(err) && TypeOf(spent) == GenerationSpent {
+	unusable := g.discardUnused(ctx, in, sb, "it was lost before it was used", err)
+	if exceeded(err) && TypeOf(unusable) == GenerationUnusable {
 		return final(Refused, errors.New(ReasonOf(err))) // another would exceed it as well
 	}
-	return spent
+	return unusable
 }
 
-// spent ends a sandbox that was never used; the next generation gets another.
-func (g *sandboxes) spent(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, reason string, cause error) error {
+// discardUnused ends a sandbox that was never used; the next generation gets another.
+func (g *sandboxes) discardUnused(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, reason string, cause error) error {
 	row := session.SandboxRow{SessionID: in.SessionID, Generation: in.Generation, SandboxID: sb.ID()}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	if err := g.end(ctx, row, reason); err != nil {
 		return errors.Join(cause, err)
 	}
-	return final(GenerationSpent, cause)
+	return final(GenerationUnusable, cause)
 }
 
 func (g *sandboxes) endOlder(ctx context.Context, sessionID string, generation int64) error {

@@ -59,7 +59,7 @@ func TestUnresponsiveRunnerConsumesGeneration(t *testing.T) {
 	in := activities.SandboxRequest{SessionID: b.id, Generation: 1}
 	for range 2 { // the answer may be lost, and then the attempt is made again
 		_, err := do(b, attempt{}, b.control.CreateSandbox, in)
-		requireType(t, activities.GenerationSpent, err)
+		requireType(t, activities.GenerationUnusable, err)
 		listed, err := driver.Collect(b.provider.List(b.ctx))
 		require.NoError(t, err)
 		require.Empty(t, listed)
@@ -97,7 +97,7 @@ func TestSandboxOfCancelledCreateIsAdopted(t *testing.T) {
 	in := activities.SandboxRequest{SessionID: b.id, Generation: 1}
 	_, err := do(b, attempt{ctx: ctx}, b.control.CreateSandbox, in)
 	require.Error(t, err)
-	require.NotEqual(t, activities.GenerationSpent, activities.TypeOf(err))
+	require.NotEqual(t, activities.GenerationUnusable, activities.TypeOf(err))
 	listed, err := driver.Collect(b.provider.List(b.ctx))
 	require.NoError(t, err)
 	require.Len(t, listed, 1)
@@ -145,7 +145,7 @@ func TestForeignSandboxNameConsumesGeneration(t *testing.T) {
 	require.NoError(t, err)
 	in := activities.SandboxRequest{SessionID: b.id, Generation: 1}
 	_, err = do(b, attempt{}, b.control.CreateSandbox, in)
-	requireType(t, activities.GenerationSpent, err)
+	requireType(t, activities.GenerationUnusable, err)
 	in.Generation = 2
 	ready, err := do(b, attempt{}, b.control.CreateSandbox, in)
 	require.NoError(t, err)

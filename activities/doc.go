@@ -59,7 +59,7 @@
 //	SandboxLost           the provider says it has ended          rescue; a prompt in it is unknown
 //	PromptNotDelivered    … and no attempt delivered the prompt   the prompt returns to its place
 //	DeliveryUnknown       the runner lost the run, not the sandbox  the prompt is unknown
-//	GenerationSpent       this generation gets no sandbox         the next generation
+//	GenerationUnusable    this generation gets no sandbox         the next generation
 //	Refused               a retry would be refused too            the prompt fails; else error
 //	SessionMissing        the session has no row                  completes
 //	Fenced                a newer attempt or generation has it    reads the row again

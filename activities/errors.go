@@ -23,9 +23,9 @@ const (
 	// DeliveryUnknown: the sandbox is alive, but its runner lost the run. It is unknown whether the
 	// agent got the prompt, and how much of it was done.
 	DeliveryUnknown = "DeliveryUnknown"
-	// GenerationSpent: the generation cannot have a sandbox any more, because its name belongs to a
+	// GenerationUnusable: the generation cannot have a sandbox any more, because its name belongs to a
 	// foreign sandbox or its sandbox was ended before use. The next generation can.
-	GenerationSpent = "GenerationSpent"
+	GenerationUnusable = "GenerationSpent"
 	// Refused: the provider or the store will never accept this.
 	Refused = "Refused"
 	// SessionMissing: Postgres has no row of the session.
@@ -54,7 +54,7 @@ func IsFinal(err error) bool {
 		return false
 	}
 	switch app.Type() {
-	case SandboxLost, SandboxLimit, PromptNotDelivered, DeliveryUnknown, GenerationSpent, Refused, SessionMissing, Fenced, StaleWorkflow:
+	case SandboxLost, SandboxLimit, PromptNotDelivered, DeliveryUnknown, GenerationUnusable, Refused, SessionMissing, Fenced, StaleWorkflow:
 		return true
 	}
 	return app.NonRetryable()

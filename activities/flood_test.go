@@ -46,7 +46,7 @@ func TestABacklogIsCommittedInPieces(t *testing.T) {
 	result, err := b.turn(in)
 	require.NoError(t, err)
 	require.Equal(t, session.OutcomeCompleted, result.Outcome)
-	require.Equal(t, text, b.said(t, in.RunID))
+	require.Equal(t, text, b.output(t, in.RunID))
 	require.Less(t, largest, 3<<20, "a piece, and the events of one more frame")
 	require.LessOrEqual(t, most, 1100)
 	require.Less(t, len(b.of(t, in.RunID, "text_delta")), 20_000, "deltas that are committed together are joined")

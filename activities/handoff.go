@@ -51,9 +51,9 @@ func (g *sandboxes) installAgent(ctx context.Context, sessionID string, sb *sand
 				return fmt.Errorf("install %s: %w", s.Agent, err)
 			}
 			if result.Code != 0 {
-				said := strings.TrimSpace(string(result.Stdout) + string(result.Stderr))
-				said = strings.ToValidUTF8(said[max(0, len(said)-outputTail):], "\uFFFD")
-				return final(Refused, fmt.Errorf("install %s in the sandbox of another agent: %s ended with %d: %s", s.Agent, command[0], result.Code, said))
+				output := strings.TrimSpace(string(result.Stdout) + string(result.Stderr))
+				output = strings.ToValidUTF8(output[max(0, len(output)-outputTail):], "\uFFFD")
+				return final(Refused, fmt.Errorf("install %s in the sandbox of another agent: %s ended with %d: %s", s.Agent, command[0], result.Code, output))
 			}
 		}
 		return nil

@@ -42,7 +42,7 @@ func TestTurnWithStuckCommitIsHandedOver(t *testing.T) {
 	result, err := b.turn(in)
 	require.NoError(t, err)
 	require.Equal(t, session.OutcomeCompleted, result.Outcome)
-	require.Equal(t, "one two three four five six seven eight nine ten eleven twelve", b.said(t, in.RunID))
+	require.Equal(t, "one two three four five six seven eight nine ten eleven twelve", b.output(t, in.RunID))
 	require.Len(t, b.of(t, in.RunID, "turn_end"), 1)
 }
 

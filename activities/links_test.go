@@ -55,7 +55,7 @@ func TestLinkBrokenBetweenTurnsIsReplaced(t *testing.T) {
 	result, err := b.untilFinal(t, in, b.begin(t, in))
 	require.NoError(t, err)
 	require.Equal(t, session.OutcomeCompleted, result.Outcome)
-	require.Equal(t, "two", b.said(t, in.RunID))
+	require.Equal(t, "two", b.output(t, in.RunID))
 }
 
 // TestPromptIsNotDeliveredToSandboxThatDiedBetweenTurns: the broken link of the previous turn must

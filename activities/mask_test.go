@@ -69,7 +69,7 @@ func TestSplitKeyIsMaskedAfterWorkerLoss(t *testing.T) {
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(losses), 3, "the worker was lost within the key: %v", losses)
 
-	said := b.said(t, in.RunID)
+	said := b.output(t, in.RunID)
 	require.Contains(t, said, "it is [redacted PASSPHRASE] and correct horse is not")
 	var streamed strings.Builder
 	for _, e := range b.events(t) {

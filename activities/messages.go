@@ -90,8 +90,8 @@ type Waiting struct {
 	IdleTimeout time.Duration          `json:"idleTimeout"`
 }
 
-// TakenBack is the state of a session after its workflow has ended the attendance.
-type TakenBack struct {
+// Reclaimed is the state of a session after its workflow has ended the attendance.
+type Reclaimed struct {
 	Waiting
 	// Run is in progress, and the attendant keeps the session until it ends. Nil: the attendance
 	// has ended.

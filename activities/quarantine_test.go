@@ -183,7 +183,7 @@ func (b *harness) requireQuarantined(t *testing.T, ready activities.SandboxReady
 	next := b.claim(t, ready, "all is well")
 	out := b.worker(t, next).result(t)
 	require.Equal(t, session.OutcomeCompleted, out.Outcome, out.Reason)
-	require.Equal(t, "all is well", b.said(t, next.RunID))
+	require.Equal(t, "all is well", b.output(t, next.RunID))
 }
 
 // When the deadly frame arrives, the first attempt has stored the earlier frames. The frames in
@@ -195,14 +195,14 @@ func TestRunIsQuarantinedAfterTwoWorkerLosses(t *testing.T) {
 	in := b.claim(t, ready, "before it\n$ until [ -e /tmp/go ]; do sleep 0.05; done; for i in 1 2 3; do echo line $i; done; "+
 		"printf 'deadly-%s\\n' marker\n$ sleep 600")
 	first := b.worker(t, in)
-	require.Eventually(t, func() bool { return b.said(t, in.RunID) == "before it" }, waitLimit, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return b.output(t, in.RunID) == "before it" }, waitLimit, 5*time.Millisecond)
 	b.shell(t, ready.SandboxID, "touch /tmp/go")
 	first.killed(t)
 	require.Empty(t, b.run(t, in.RunID).Outcome)
 	b.worker(t, in).killed(t)
 	require.Empty(t, b.run(t, in.RunID).Outcome)
 	b.requireQuarantined(t, ready, in, b.worker(t, in).result(t))
-	require.Equal(t, "before it", b.said(t, in.RunID), "what came before is kept")
+	require.Equal(t, "before it", b.output(t, in.RunID), "what came before is kept")
 }
 
 func TestRunIsQuarantinedAfterTwoPanics(t *testing.T) {
@@ -265,7 +265,7 @@ func TestUnrelatedTurnIsNotQuarantined(t *testing.T) {
 	}
 	out := b.worker(t, in).result(t)
 	require.Equal(t, session.OutcomeCompleted, out.Outcome, out.Reason)
-	require.Equal(t, words+words+" the end", b.said(t, in.RunID))
+	require.Equal(t, words+words+" the end", b.output(t, in.RunID))
 }
 
 // silent waits until the turn's shell runs and all that came before is committed.
@@ -314,7 +314,7 @@ func TestSplitKeyIsMaskedAfterWorkerKill(t *testing.T) {
 	require.True(t, strings.HasPrefix(held(), "correct") && len(held()) < len(key), "%q: killed within the key", held())
 	out := b.maskingWorker(t, in, key).result(t)
 	require.Equal(t, session.OutcomeCompleted, out.Outcome, out.Reason)
-	require.Equal(t, "it is [redacted PASSPHRASE] indeed", b.said(t, in.RunID))
+	require.Equal(t, "it is [redacted PASSPHRASE] indeed", b.output(t, in.RunID))
 	for _, e := range b.events(t) {
 		if e.RunID == in.RunID && e.Type != "prompt" {
 			require.NotContains(t, string(e.Data), "correct horse", e.Type)

@@ -71,7 +71,7 @@ func TestUnansweredQuestionExpires(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, session.OutcomeCompleted, result.Outcome)
 	require.Contains(t, b.printed(t, in.RunID), "No answer came in time")
-	require.Contains(t, b.said(t, in.RunID), "so be it")
+	require.Contains(t, b.output(t, in.RunID), "so be it")
 	items, _, err := b.db.QuestionList(b.ctx, b.id, question.Expired, 0, "")
 	require.NoError(t, err)
 	require.Len(t, items, 1)

@@ -252,13 +252,13 @@ func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle bu
 	}
 	if from.snapshot && handedFrom != "" {
 		if err := g.installAgent(ctx, in.SessionID, sb); err != nil {
-			return SandboxReady{}, g.spentOr(ctx, in, sb, err)
+			return SandboxReady{}, g.discardUnusedOr(ctx, in, sb, err)
 		}
 	}
 	archived := !from.snapshot && bundle.ArchiveID != ""
 	if archived {
 		if err := g.unpackArchive(ctx, in, sb, bundle); err != nil {
-			return SandboxReady{}, g.spentOr(ctx, in, sb, err)
+			return SandboxReady{}, g.discardUnusedOr(ctx, in, sb, err)
 		}
 	}
 	if !from.snapshot { // the workspace is set up again, as at creation
@@ -267,7 +267,7 @@ func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle bu
 			err = compare(ctx, sb)
 		}
 		if err != nil {
-			return SandboxReady{}, g.spentOr(ctx, in, sb, err)
+			return SandboxReady{}, g.discardUnusedOr(ctx, in, sb, err)
 		}
 	}
 	if archived {
@@ -275,7 +275,7 @@ func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle bu
 	}
 	r, err := g.repairTranscripts(ctx, in, sb, bundle, found, kept, !from.snapshot && !archived)
 	if err != nil {
-		return SandboxReady{}, g.spentOr(ctx, in, sb, err)
+		return SandboxReady{}, g.discardUnusedOr(ctx, in, sb, err)
 	}
 	if archived {
 		r.Moved = bundle.Manifest.From

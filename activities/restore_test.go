@@ -527,7 +527,7 @@ func TestSnapshotWithoutWorkingRunnerCountsAsDamaged(t *testing.T) {
 	})
 	for generation := int64(2); generation < 4; generation++ {
 		_, err := b.restore(generation)
-		requireType(t, activities.GenerationSpent, err)
+		requireType(t, activities.GenerationUnusable, err)
 	}
 	ready, err := b.restore(4)
 	require.NoError(t, err)

@@ -50,7 +50,7 @@ func TestRevertResumesAfterFailedAttempt(t *testing.T) {
 	in := b.claim(t, ready, "recall")
 	_, err = b.turn(in)
 	require.NoError(t, err)
-	require.Contains(t, b.said(t, in.RunID), "2 prompts")
+	require.Contains(t, b.output(t, in.RunID), "2 prompts")
 
 	require.Equal(t, activities.Refused, activities.TypeOf(b.revert(ready, "nobody")))
 }

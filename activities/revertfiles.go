@@ -42,11 +42,11 @@ func (g *restores) revertTo(ctx context.Context, in SandboxRequest, due bundle.R
 		if err := g.refuseRevert(ctx, in, due, cause); err != nil {
 			return err
 		}
-		return g.spent(ctx, in, sb, "its session is not reverted to it", cause)
+		return g.discardUnused(ctx, in, sb, "its session is not reverted to it", cause)
 	}
 	err = g.store.SessionRevertTo(ctx, in.SessionID, in.Generation, due.CommandID)
 	if failure.CodeOf(err) == failure.IllegalState {
-		return g.spent(ctx, in, sb, "its session is not reverted to it any more", stored(err))
+		return g.discardUnused(ctx, in, sb, "its session is not reverted to it any more", stored(err))
 	}
 	if err != nil {
 		return stored(err)

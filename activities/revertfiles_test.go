@@ -168,7 +168,7 @@ func TestRefusedRevertChangesNothing(t *testing.T) {
 			command := b.revertTo(t, first.ID)
 			spoil(t, b, first)
 			ready, err := b.restore(3)
-			if activities.TypeOf(err) == activities.GenerationSpent {
+			if activities.TypeOf(err) == activities.GenerationUnusable {
 				ready, err = b.restore(4)
 			}
 			require.NoError(t, err)

@@ -3,8 +3,8 @@
 #
 # One attempt runs the script; the others wait for the lock and return its result. The lock belongs to
 # this shell, not to the script, so that a daemon started by the script does not hold it. The operation is
-# the number of the session's transition: an attempt of the same one never runs the script again, one after
-# a recover does.
+# the number of the session's transition: an attempt with the same number never runs the script again; an attempt
+# after a recover does.
 #
 #   workspace-set-up        the script succeeded
 #   workspace-setup-begun   "operation pid start-time" of the script that was started
@@ -41,8 +41,8 @@ if [ -e "$result" ]; then
 fi
 
 if [ -e "$begun" ]; then
-	# The previous attempt was killed before the script ended. Whatever still runs of it is killed too:
-	# its exit code is unknown, and two scripts must not work in one directory.
+	# The previous attempt was killed before the script ended. Kill the script's remaining processes:
+	# its exit code is unknown, and two scripts must not run in one directory.
 	of='' pid='' start=''
 	read -r of pid start <"$begun" || :
 	stat=$(cat "/proc/${pid:-none}/stat" 2>/dev/null) || stat=''

@@ -345,7 +345,7 @@ func (b *harness) say(t *testing.T, s activities.SandboxReady, content string) s
 	result, err := b.turn(in)
 	require.NoError(t, err)
 	require.Equal(t, session.OutcomeCompleted, result.Outcome, result.Reason)
-	return b.said(t, in.RunID)
+	return b.output(t, in.RunID)
 }
 
 // events is the log of the session; its positions are contiguous from 1.
@@ -381,8 +381,8 @@ func (b *harness) of(t *testing.T, runID, kind string) []eventlog.Event {
 	return out
 }
 
-// said returns the text of a run, assembled from its deltas.
-func (b *harness) said(t *testing.T, runID string) string {
+// output returns the text of a run, assembled from its deltas.
+func (b *harness) output(t *testing.T, runID string) string {
 	t.Helper()
 	var text strings.Builder
 	for _, e := range b.of(t, runID, "text_delta") {

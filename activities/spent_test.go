@@ -39,7 +39,7 @@ func TestSandboxLostDuringRestoreConsumesGeneration(t *testing.T) {
 		}
 	})
 	_, err = b.restore(2)
-	require.Equal(t, activities.GenerationSpent, activities.TypeOf(err), "%v", err)
+	require.Equal(t, activities.GenerationUnusable, activities.TypeOf(err), "%v", err)
 	open, err := b.db.SandboxesOpen(b.ctx, b.id)
 	require.NoError(t, err)
 	require.Empty(t, open)

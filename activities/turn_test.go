@@ -31,7 +31,7 @@ func TestTurnIsIdempotent(t *testing.T) {
 	first, err := b.turn(in)
 	require.NoError(t, err)
 	require.Equal(t, session.OutcomeCompleted, first.Outcome)
-	require.Equal(t, "hello there, agent", b.said(t, in.RunID))
+	require.Equal(t, "hello there, agent", b.output(t, in.RunID))
 	position := len(b.events(t))
 
 	second, err := b.turn(in)
@@ -69,7 +69,7 @@ func TestUncommittedEndIsRepeated(t *testing.T) {
 	result, err := b.turn(in)
 	require.NoError(t, err)
 	require.Equal(t, session.OutcomeCompleted, result.Outcome)
-	require.Equal(t, "every word of this", b.said(t, in.RunID))
+	require.Equal(t, "every word of this", b.output(t, in.RunID))
 	require.Len(t, b.of(t, in.RunID, "turn_end"), 1)
 }
 
@@ -135,7 +135,7 @@ func TestAStoppedWorkerHandsOverAndTheAgentContinues(t *testing.T) {
 	result, err := b.turn(in)
 	require.NoError(t, err)
 	require.Equal(t, session.OutcomeCompleted, result.Outcome)
-	require.Equal(t, "and that was that", b.said(t, in.RunID))
+	require.Equal(t, "and that was that", b.output(t, in.RunID))
 	require.Len(t, b.of(t, in.RunID, "turn_end"), 1)
 	require.EqualValues(t, 2, b.run(t, in.RunID).Attempt)
 }
@@ -223,7 +223,7 @@ func TestSecondWorkerDisplacesFirst(t *testing.T) {
 	result, err := newer.wait(t)
 	require.NoError(t, err)
 	require.Equal(t, session.OutcomeCompleted, result.Outcome)
-	require.Equal(t, "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen", b.said(t, in.RunID))
+	require.Equal(t, "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen", b.output(t, in.RunID))
 	require.Len(t, b.of(t, in.RunID, "turn_end"), 1)
 }
 
@@ -254,7 +254,7 @@ func TestLateWorkerWritesNothing(t *testing.T) {
 			late, err := older.wait(t)
 			require.NoError(t, err)
 			require.Equal(t, newer, late)
-			require.Equal(t, "said once", b.said(t, in.RunID))
+			require.Equal(t, "said once", b.output(t, in.RunID))
 			require.Len(t, b.of(t, in.RunID, "turn_end"), 1)
 		})
 	}
@@ -333,7 +333,7 @@ func TestTurnCatchesUpAfterPostgresOutage(t *testing.T) {
 		case <-turn.done:
 			if turn.err == nil {
 				require.Positive(t, cuts)
-				require.Equal(t, text, b.said(t, in.RunID))
+				require.Equal(t, text, b.output(t, in.RunID))
 				require.Len(t, b.of(t, in.RunID, "turn_end"), 1)
 				return
 			}
@@ -381,7 +381,7 @@ func TestAttemptSurvivesInterruptionAtAnyFrame(t *testing.T) {
 		result, err := b.turn(in)
 		require.NoError(t, err, "cut at %d (after: %v) with %v", n, late, first)
 		require.Equal(t, session.OutcomeCompleted, result.Outcome)
-		require.Equal(t, strings.TrimPrefix(text, "slow 2ms: "), b.said(t, in.RunID), "cut at %d (after: %v)", n, late)
+		require.Equal(t, strings.TrimPrefix(text, "slow 2ms: "), b.output(t, in.RunID), "cut at %d (after: %v)", n, late)
 		require.Len(t, b.of(t, in.RunID, "turn_end"), 1, "cut at %d (after: %v)", n, late)
 		return ctx.Err() == nil
 	}

@@ -193,7 +193,7 @@ func TestSandboxEndDuringSetupIsRetried(t *testing.T) {
 	b.driver.set(func(f *faulty) { f.running = 1 })
 	require.NoError(t, b.driver.Driver.Terminate(b.ctx, id))
 	_, err := first.wait(t)
-	requireType(t, activities.GenerationSpent, err)
+	requireType(t, activities.GenerationUnusable, err)
 }
 
 // TestSetupOfPreviousVersionRunsOnce: the previous version recorded only that

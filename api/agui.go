@@ -38,9 +38,9 @@ type runInput struct {
 	threadID, runID string
 	// prompt is the last message if it is the user's; its content is empty otherwise.
 	prompt session.Prompt
-	// said lists the ids of prompts that the user's messages may refer to, newest first.
-	said    []string
-	answers []resumed
+	// promptIDs lists the ids of prompts that the user's messages may refer to, newest first.
+	promptIDs []string
+	answers   []resumed
 }
 
 // resumed is the answer to a question.
@@ -77,10 +77,10 @@ func (s *aguiRuns) run(c echo.Context) error {
 	}
 	promptID := in.prompt.ID
 	if promptID == "" {
-		promptID, err = s.promptSaid(ctx, id, in)
+		promptID, err = s.findPrompt(ctx, id, in)
 	} else {
 		in.prompt.SessionID, in.prompt.RequestID, in.prompt.TraceParent = id, idOfRequest(c), traceOf(c)
-		err = s.said(ctx, in.prompt)
+		err = s.submit(ctx, in.prompt)
 	}
 	if err != nil {
 		return err
@@ -154,9 +154,9 @@ func sameAnswer(a, b question.Answer) bool {
 	return err == nil && otherErr == nil && bytes.Equal(one, other)
 }
 
-// said submits the last message, unless it is already stored as a prompt, in its sent form or in
+// submit submits the last message, unless it is already stored as a prompt, in its sent form or in
 // the masked form of snapshots.
-func (s *aguiRuns) said(ctx context.Context, prompt session.Prompt) error {
+func (s *aguiRuns) submit(ctx context.Context, prompt session.Prompt) error {
 	if stored, err := s.turns.PromptGet(ctx, prompt.SessionID, prompt.ID); err == nil {
 		masker, err := s.cfg.Masks.Masker(ctx)
 		if err != nil {
@@ -166,12 +166,12 @@ func (s *aguiRuns) said(ctx context.Context, prompt session.Prompt) error {
 			return nil
 		}
 	}
-	return s.submitted(ctx, prompt)
+	return s.submit(ctx, prompt)
 }
 
-// promptSaid finds the newest message that is a prompt of the session.
-func (s *aguiRuns) promptSaid(ctx context.Context, id string, in runInput) (string, error) {
-	for _, promptID := range in.said {
+// findPrompt finds the newest message that is a prompt of the session.
+func (s *aguiRuns) findPrompt(ctx context.Context, id string, in runInput) (string, error) {
+	for _, promptID := range in.promptIDs {
 		_, err := s.turns.PromptGet(ctx, id, promptID)
 		if failure.CodeOf(err) != failure.NoPrompt {
 			return promptID, err
@@ -189,7 +189,7 @@ func (o *object) runInput() runInput {
 			o.wrong(name, "must be an empty list: the agent of a session has its own")
 		}
 	}
-	in.prompt, in.said = o.runMessages("messages")
+	in.prompt, in.promptIDs = o.runMessages("messages")
 	in.answers = o.resume("resume")
 	for name := range o.fields {
 		o.taken[name] = true
@@ -214,7 +214,7 @@ func (o *object) chatID(name string) string {
 
 // runMessages reads the messages of a run: the last one is the prompt if it is the user's;
 // otherwise it returns the ids of prompts that may be meant.
-func (o *object) runMessages(name string) (prompt session.Prompt, said []string) {
+func (o *object) runMessages(name string) (prompt session.Prompt, promptIDs []string) {
 	raw, ok := o.take(name)
 	if !ok {
 		o.required(name)
@@ -225,7 +225,7 @@ func (o *object) runMessages(name string) (prompt session.Prompt, said []string)
 		o.wrong(name, "must be a list of messages, at least one")
 		return prompt, nil
 	}
-	for i := len(messages) - 1; i >= 0 && len(said) < maxLookedUp; i-- {
+	for i := len(messages) - 1; i >= 0 && len(promptIDs) < maxLookedUp; i-- {
 		field := fmt.Sprintf("%s[%d]", name, i)
 		var m struct {
 			ID            string          `json:"id"`
@@ -244,7 +244,7 @@ func (o *object) runMessages(name string) (prompt session.Prompt, said []string)
 			o.wrong(field+".id", "must be 1 to %d bytes long", maxChatID)
 			return prompt, nil
 		}
-		said = append(said, promptIDOf(m.ID))
+		promptIDs = append(promptIDs, promptIDOf(m.ID))
 		if i == len(messages)-1 {
 			prompt = session.Prompt{
 				ID: promptIDOf(m.ID), Content: o.prompt(field+".content", o.messageText(field+".content", m.Content)),
@@ -253,10 +253,10 @@ func (o *object) runMessages(name string) (prompt session.Prompt, said []string)
 			return prompt, nil
 		}
 	}
-	if len(said) == 0 {
+	if len(promptIDs) == 0 {
 		o.wrong(name, "must contain a user message; the last one is the prompt")
 	}
-	return prompt, said
+	return prompt, promptIDs
 }
 
 // messageText is the text of a message's content: a string, or parts that are texts.

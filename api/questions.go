@@ -169,7 +169,7 @@ func (o *object) answer() question.Answer {
 }
 
 // answers reads the answers by question: a text each, or a list if several options are chosen.
-func (o *object) answers(name string, raw []byte) map[string]question.Said {
+func (o *object) answers(name string, raw []byte) map[string]question.Words {
 	fields, err := readFields(raw)
 	if len(raw) == 0 || raw[0] != '{' || err != nil {
 		o.wrong(name, "must be an object with the answer to each question")
@@ -180,22 +180,22 @@ func (o *object) answers(name string, raw []byte) map[string]question.Said {
 		return nil
 	}
 	inner := &object{path: o.path + name + ".", fields: fields, taken: map[string]bool{}, wrongFields: o.wrongFields, large: o.large}
-	out := map[string]question.Said{}
+	out := map[string]question.Words{}
 	for _, asked := range slices.Sorted(maps.Keys(fields)) {
-		var said question.Said
+		var words question.Words
 		if many, ok := inner.texts(asked); ok {
-			said = question.Pick(many...)
+			words = question.Pick(many...)
 			if len(many) > question.MaxAnswers {
 				inner.wrong(asked, "has %d options; at most %d are allowed", len(many), question.MaxAnswers)
 			}
 		} else {
 			text, _ := inner.text(asked)
-			said = question.Say(text)
+			words = question.Say(text)
 		}
-		if n := utf8.RuneCountInString(said.String()); n > question.MaxAnswerRunes {
+		if n := utf8.RuneCountInString(words.String()); n > question.MaxAnswerRunes {
 			inner.wrong(asked, "is %d characters long; at most %d are allowed", n, question.MaxAnswerRunes)
 		}
-		out[asked] = said
+		out[asked] = words
 	}
 	return out
 }

@@ -144,10 +144,10 @@ func (b *bare) run(ctx context.Context, sandboxID string, argv ...string) (float
 	if err != nil {
 		return 0, err
 	}
-	said, _ := io.ReadAll(io.LimitReader(process.Stderr(), 4<<10)) // says why it failed
+	output, _ := io.ReadAll(io.LimitReader(process.Stderr(), 4<<10)) // says why it failed
 	code, err := process.Wait(ctx)
 	if err != nil || code != 0 {
-		return 0, errors.Join(fmt.Errorf("%s ended with %d: %s", argv[0], code, said), err)
+		return 0, errors.Join(fmt.Errorf("%s ended with %d: %s", argv[0], code, output), err)
 	}
 	return strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
 }

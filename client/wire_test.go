@@ -72,8 +72,8 @@ func fields(t reflect.Type, at string) []string {
 		t = t.Elem()
 	}
 	switch t.Name() {
-	case "Time", "Duration", "Said", "Words", "RawMessage":
-		return []string{at + " " + strings.NewReplacer("Said", "Words").Replace(t.Name())}
+	case "Time", "Duration", "Words", "RawMessage":
+		return []string{at + " " + t.Name()}
 	}
 	if t.Kind() != reflect.Struct {
 		return []string{at + " " + t.Kind().String()}

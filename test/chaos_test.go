@@ -107,7 +107,7 @@ func (s *stack) endTurn(t *testing.T, turn runningTurn, outcomes []string, code 
 	}
 	require.Equal(t, map[string]int{"first": 1, "slow": 1, "next": 1, "after": 1}, ends, "each prompt ran once")
 	if slow["status"] == "completed" {
-		got := strings.Fields(said(t, events, slow["runId"].(string)))
+		got := strings.Fields(textOf(t, events, slow["runId"].(string)))
 		require.Len(t, got, slowWords, "every word once")
 		for i, w := range got {
 			require.Equal(t, fmt.Sprintf("w%d", i), w)

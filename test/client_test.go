@@ -212,7 +212,7 @@ func (s *stack) follow(t *testing.T, sessionID string) *follower {
 	f := &follower{url: "http://" + s.api + "/api/sessions/" + sessionID + "/events", cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(f.done)
-		for ctx.Err() == nil && !f.over() {
+		for ctx.Err() == nil && !f.finished() {
 			f.connect(ctx)
 			select {
 			case <-time.After(50 * time.Millisecond):
@@ -229,7 +229,7 @@ func (f *follower) stop() {
 	<-f.done
 }
 
-func (f *follower) over() bool {
+func (f *follower) finished() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.ended || f.broken != nil
@@ -342,7 +342,7 @@ func (f *follower) all(t *testing.T) []event {
 			return nil
 		default:
 		}
-		if last := f.last(); last < newest && !f.over() {
+		if last := f.last(); last < newest && !f.finished() {
 			return fmt.Errorf("it has %d of %d events", last, newest)
 		}
 		return nil
@@ -392,8 +392,8 @@ func (f *follower) wait(t *testing.T, within time.Duration, what string, match f
 	return found
 }
 
-// said returns the concatenated deltas of a run.
-func said(t *testing.T, events []event, runID string) string {
+// textOf returns the concatenated deltas of a run.
+func textOf(t *testing.T, events []event, runID string) string {
 	t.Helper()
 	var b strings.Builder
 	for _, e := range events {

@@ -252,8 +252,8 @@ func (f *followers) start(t *testing.T) {
 		f.script(t, "EventSource", "uistream", append(at, "EVENT_TYPES="+string(types)), "following.mjs", "eventsource"),
 		f.script(t, "Durable Streams, SSE", "durablestreams", []string{"STREAM_URL=" + f.url + "/stream", "LIVE=sse"}, "follow.mjs"),
 		f.script(t, "Durable Streams, long poll", "durablestreams", []string{"STREAM_URL=" + f.url + "/stream", "LIVE=long-poll"}, "follow.mjs"),
-		f.script(t, "TypeScript, sse", "web", append(over("sse"), at...), "test/out/live/log.js"),
-		f.script(t, "TypeScript, websocket", "web", append(over("websocket"), at...), "test/out/live/log.js"),
+		f.script(t, "TypeScript, sse", "web", append(transportEnv("sse"), at...), "test/out/live/log.js"),
+		f.script(t, "TypeScript, websocket", "web", append(transportEnv("websocket"), at...), "test/out/live/log.js"),
 	} {
 		f.logs = append(f.logs, s.followerLog)
 	}

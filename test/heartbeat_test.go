@@ -47,7 +47,7 @@ func TestTurnSurvivesTemporalStall(t *testing.T) {
 		}
 	}
 	require.Equal(t, 1, starts, "the first attempt completed the run")
-	require.Equal(t, words, strings.Fields(said(t, stream.all(t), slow["runId"].(string))))
+	require.Equal(t, words, strings.Fields(textOf(t, stream.all(t), slow["runId"].(string))))
 }
 
 // TestTurnOfKilledWorkerIsTakenOver kills the worker in the middle of silent turns, so that only

@@ -62,7 +62,7 @@ func TestSessionHibernatesAndWakes(t *testing.T) {
 	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/stop", nil)
 	s.waitStatus(t, id, "terminated", within)
 	eventually(t, within, "the stream ends", func() error {
-		if !stream.over() {
+		if !stream.finished() {
 			return fmt.Errorf("after %d events", stream.last())
 		}
 		return nil

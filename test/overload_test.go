@@ -82,12 +82,12 @@ func TestOverloadHeals(t *testing.T) {
 
 	words, gaps := 0, make([]time.Duration, len(flooding))
 	for i, f := range flooding {
-		n, gap := f.heard(began)
+		n, gap := f.received(began)
 		require.Zero(t, n%overloadWords, "every word of every turn, once")
 		words += n
 		gaps[i] = gap
 	}
-	_, lag := slow.heard(began)
+	_, lag := slow.received(began)
 	peak := peakMemory(t, s.child(t, "overwinter worker"))
 	slices.Sort(gaps)
 	t.Logf("%d sessions said %d words in %v (%.0f/s); the longest time without a word was %v to %v, of the slow session %v; its words came after %v, "+
@@ -190,8 +190,8 @@ func (p *speaker) nextDelay(t *testing.T, words int) time.Duration {
 	return delays[len(delays)/2]
 }
 
-// heard counts the words since a time, and returns the longest time without one in a turn.
-func (p *speaker) heard(since time.Time) (words int, longest time.Duration) {
+// received counts the words since a time, and returns the longest time without one in a turn.
+func (p *speaker) received(since time.Time) (words int, longest time.Duration) {
 	last := since
 	for _, e := range p.events() {
 		if e.at.Before(since) {

@@ -106,7 +106,7 @@ func TestPurgeErasesSessionEverywhere(t *testing.T) {
 	})
 	require.NotEmpty(t, states)
 	eventually(t, time.Minute, "the stream ends", func() error {
-		if !readers.over() {
+		if !readers.finished() {
 			return fmt.Errorf("at %d", readers.last())
 		}
 		return nil

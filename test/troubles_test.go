@@ -63,7 +63,7 @@ func troubledAgents() []troubled {
 		{
 			agentUnderTest: agentsUnderTest[3], process: "node /overwinter/agents/gemini/", mark: "86403",
 			models: [2]string{"gemini-2.5-flash", "gemini-2.5-pro"}, served: [2]string{"gemini-2.5-flash", "gemini-2.5-pro"},
-			arguments: "{{args}}", denied: "write_file", // over ACP it asks only for permission
+			arguments: "{{args}}", denied: "write_file", // requireEnded ACP it asks only for permission
 			write: modelserver.Call{Tool: "write_file", Input: object{"file_path": "denied.txt", "content": "x"}},
 			// It does not report failures, so that its bridge cannot distinguish them from a slow answer.
 			hurry: map[string]string{"OVERWINTER_MODEL_TIMEOUT": "20s"},
@@ -182,7 +182,7 @@ func TestEveryAgentInTrouble(t *testing.T) {
 			b.isBrokenOff(t)
 			b.isKilled(t)
 			b.failsAfterModelTimeout(t)
-			b.isTakenBack(t)
+			b.isReverted(t)
 			b.losesItsSnapshots(t)
 			b.losesItsHome(t)
 			b.isStopped(t)
@@ -198,14 +198,14 @@ func (b *trouble) readsItsProfile(t *testing.T) {
 	b.stream = b.follow(t, b.id)
 	require.Equal(t, "completed", b.waitPrompt(t, b.id, "first", 4*time.Minute)["status"], "the image is made once")
 	for _, marker := range []string{"marker-instructions", "marker-skill", "marker-subagent", "marker-command the narwhal"} {
-		b.told(t, marker)
+		b.requireInRequests(t, marker)
 	}
 	require.Equal(t, b.a.served[0], b.newest(t).Model)
 
 	b.turn(t, "file", "completed")
 	text := b.text(t, b.id)
 	require.Contains(t, text, "marker is marker-environment")
-	b.told(t, "markertool") // the tool of the profile's server
+	b.requireInRequests(t, "markertool") // the tool of the profile's server
 	b.turn(t, "denied", "completed")
 	require.Equal(t, []string{"docs/note.txt", "made.txt"}, b.paths(t, b.id), "the denied tool has written")
 	require.Equal(t, "marker-file", b.content(t, b.id, "docs/note.txt").body)
@@ -243,13 +243,13 @@ func (b *trouble) isBrokenOff(t *testing.T) {
 	b.prompt(t, b.id, "tool", "{{tool}} for it")
 	b.works(t, "begun.txt")
 	b.must(t, http.StatusAccepted, "POST", "/api/sessions/"+b.id+"/abort", nil)
-	b.over(t, "tool", "cancelled", "aborted")
+	b.requireEnded(t, "tool", "cancelled", "aborted")
 	require.Equal(t, "aborted", b.last(t, "tool_use")["status"])
 
 	b.prompt(t, b.id, "spawn", "{{spawn}} one")
 	b.works(t, "child.txt")
 	b.must(t, http.StatusAccepted, "POST", "/api/sessions/"+b.id+"/abort", nil)
-	b.over(t, "spawn", "cancelled", "aborted")
+	b.requireEnded(t, "spawn", "cancelled", "aborted")
 	require.Equal(t, "aborted", b.last(t, "subagent")["status"])
 }
 
@@ -258,14 +258,14 @@ func (b *trouble) isKilled(t *testing.T) {
 	b.prompt(t, b.id, "killed", "{{again}} for it")
 	b.works(t, "again.txt")
 	b.kill(t)
-	b.over(t, "killed", "failed", "agent_crashed")
+	b.requireEnded(t, "killed", "failed", "agent_crashed")
 	require.Equal(t, "aborted", b.last(t, "tool_use")["status"])
 
 	b.prompt(t, b.id, "long", "A {{long}} story")
 	run := b.promptRun(t, b.id, "long")
 	b.stream.wait(t, within, "the agent speaks", func(e event) bool { return e.RunID == run && e.Type == "text_delta" })
 	b.kill(t)
-	b.over(t, "long", "failed", "agent_crashed")
+	b.requireEnded(t, "long", "failed", "agent_crashed")
 	text := b.last(t, "assistant_text")
 	require.Equal(t, "aborted", text["status"])
 	require.Contains(t, text["content"], "word0", "streamed text is not removed")
@@ -282,7 +282,7 @@ func (b *trouble) failsAfterModelTimeout(t *testing.T) {
 	b.remembers(t, "after-failures")
 }
 
-func (b *trouble) isTakenBack(t *testing.T) {
+func (b *trouble) isReverted(t *testing.T) {
 	t.Helper()
 	if !b.can(t, "revert") {
 		b.must(t, http.StatusConflict, "POST", "/api/sessions/"+b.id+"/revert", object{"promptId": "tool"})
@@ -316,7 +316,7 @@ func (b *trouble) losesItsSnapshots(t *testing.T) {
 		require.Empty(t, b.open(t))
 		b.loseSnapshots(t, b.database, b.id)
 		b.remembers(t, prompt)
-		b.told(t, "This session continues in a new sandbox")
+		b.requireInRequests(t, "This session continues in a new sandbox")
 		woken := b.must(t, http.StatusOK, "GET", "/api/sessions/"+b.id, nil)
 		require.Contains(t, []string{"partial", "fresh"}, woken["receipt"].(object)["kind"], "%v", woken["receipt"])
 		b.must(t, http.StatusAccepted, "POST", "/api/sessions/"+b.id+"/hibernate", nil)
@@ -345,7 +345,7 @@ func (b *trouble) isStopped(t *testing.T) {
 		b.promptRun(t, b.id, "last")
 	}
 	b.must(t, http.StatusAccepted, "POST", "/api/sessions/"+b.id+"/stop", nil)
-	b.over(t, "last", "cancelled", "session_terminated")
+	b.requireEnded(t, "last", "cancelled", "session_terminated")
 	b.waitStatus(t, b.id, "terminated", within)
 	page := b.must(t, http.StatusOK, "GET", "/api/sessions/"+b.id+"/questions?status=open", nil)
 	require.Empty(t, page["items"])
@@ -368,8 +368,8 @@ func (b *trouble) turn(t *testing.T, script, status string) {
 	require.Empty(t, b.open(t))
 }
 
-// over waits for the end of a prompt, after which no block is open and no process runs.
-func (b *trouble) over(t *testing.T, prompt, status, reason string) {
+// requireEnded waits for the end of a prompt, after which no block is open and no process runs.
+func (b *trouble) requireEnded(t *testing.T, prompt, status, reason string) {
 	t.Helper()
 	got := b.waitPrompt(t, b.id, prompt, within)
 	require.Equal(t, status, got["status"], "%v", got)
@@ -425,8 +425,8 @@ func (b *trouble) remembers(t *testing.T, prompt string) {
 	require.Contains(t, b.newest(t).Prompts[0], "narwhal")
 }
 
-// told requires that the newest requests contain a marker. The requests are too long to be printed.
-func (b *trouble) told(t *testing.T, marker string) {
+// requireInRequests requires that the newest requests contain a marker. The requests are too long to be printed.
+func (b *trouble) requireInRequests(t *testing.T, marker string) {
 	t.Helper()
 	if !strings.Contains(b.server.Sent(), marker) {
 		require.Failf(t, "the model does not get it", "of %s", marker)

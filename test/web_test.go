@@ -30,7 +30,7 @@ func TestTheWebClient(t *testing.T) {
 
 	for _, transport := range transports {
 		address, stop := cutting(t, s)
-		t.Log(tree.Node(t, append(over(transport), "OVERWINTER_API_URL=http://"+address, "OVERWINTER_DIRECT_URL="+direct), "test/out/live/follow.js"))
+		t.Log(tree.Node(t, append(transportEnv(transport), "OVERWINTER_API_URL=http://"+address, "OVERWINTER_DIRECT_URL="+direct), "test/out/live/follow.js"))
 		stop()
 	}
 }
@@ -40,7 +40,7 @@ var transports = []string{"sse", "websocket"}
 
 // over returns the environment of a script that uses a transport. Node before 22 provides WebSocket
 // only with an option.
-func over(transport string) []string {
+func transportEnv(transport string) []string {
 	return []string{"TRANSPORT=" + transport, "NODE_OPTIONS=--experimental-websocket"}
 }
 
@@ -67,7 +67,7 @@ func TestTheReactLibrary(t *testing.T) {
 	}
 	tree.Run(t, nil, "esbuild", "test/out/live/page.js", "--bundle", "--format=esm", "--log-level=warning", "--outfile=test/out/page.js")
 	for _, transport := range transports {
-		env := append(append(over(transport), browser...), "OVERWINTER_PAGE=test/out/page.js", fmt.Sprintf("OVERWINTER_API_PID=%d", s.child(t, "overwinter api")))
+		env := append(append(transportEnv(transport), browser...), "OVERWINTER_PAGE=test/out/page.js", fmt.Sprintf("OVERWINTER_API_PID=%d", s.child(t, "overwinter api")))
 		t.Log(tree.Node(t, append(env, at...), "test/out/live/browser.js"))
 	}
 }

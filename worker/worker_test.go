@@ -88,7 +88,7 @@ func (b *signaler) SignalPrompt(_ context.Context, sessionID, promptID string, o
 	return nil
 }
 
-func (b *signaler) heard() []backlog.Unclaimed {
+func (b *signaler) signals() []backlog.Unclaimed {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]backlog.Unclaimed(nil), b.waiting...)
@@ -143,10 +143,10 @@ func TestRelaySignalsUnclaimedPrompts(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, verdict.Granted)
 
-	heard := &signaler{}
-	start(t, worker.Config{Temporal: dial(t), Relay: worker.Relay{Rows: db, Signaler: heard, Every: 20 * time.Millisecond, Age: time.Millisecond}})
-	require.Eventually(t, func() bool { return len(heard.heard()) >= 3 }, waitLimit, 5*time.Millisecond, "again and again: it is harmless")
-	for _, work := range heard.heard() {
+	recorder := &signaler{}
+	start(t, worker.Config{Temporal: dial(t), Relay: worker.Relay{Rows: db, Signaler: recorder, Every: 20 * time.Millisecond, Age: time.Millisecond}})
+	require.Eventually(t, func() bool { return len(recorder.signals()) >= 3 }, waitLimit, 5*time.Millisecond, "again and again: it is harmless")
+	for _, work := range recorder.signals() {
 		require.Equal(t, backlog.Unclaimed{SessionID: waiting, PromptID: prompt, Ordinal: 1}, work)
 	}
 }
@@ -164,18 +164,18 @@ func TestFailedSignalDoesNotDelayOthers(t *testing.T) {
 		waiting[s.ID] = true
 		first = cmp.Or(first, s.ID)
 	}
-	heard := &signaler{refuses: first}
-	start(t, worker.Config{Temporal: dial(t), Relay: worker.Relay{Rows: db, Signaler: heard, Every: 20 * time.Millisecond, Age: time.Millisecond, Batch: 2}})
+	recorder := &signaler{refuses: first}
+	start(t, worker.Config{Temporal: dial(t), Relay: worker.Relay{Rows: db, Signaler: recorder, Every: 20 * time.Millisecond, Age: time.Millisecond, Batch: 2}})
 	require.Eventually(t, func() bool {
 		reached := map[string]bool{}
-		for _, work := range heard.heard() {
+		for _, work := range recorder.signals() {
 			reached[work.SessionID] = true
 		}
 		return len(reached) == len(waiting)
 	}, waitLimit, 5*time.Millisecond, "every page is looked at")
-	count := len(heard.heard())
+	count := len(recorder.signals())
 	require.Eventually(t, func() bool {
-		for _, work := range heard.heard()[count:] {
+		for _, work := range recorder.signals()[count:] {
 			if work.SessionID == first {
 				return true
 			}

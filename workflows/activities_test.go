@@ -243,7 +243,7 @@ func (f *fakes) provision(ctx context.Context, activity string, in activities.Sa
 	return during(ctx, f, activity, begin, func(w *world) (activities.SandboxReady, error) {
 		if !row.alive {
 			row.ended = true
-			return activities.SandboxReady{}, final(activities.GenerationSpent, "the runner does not answer")
+			return activities.SandboxReady{}, final(activities.GenerationUnusable, "the runner does not answer")
 		}
 		row.ready = true
 		if w.doomed > 0 {

@@ -36,14 +36,14 @@ func (l *life) attendance(ctx workflow.Context) *activities.Attend {
 }
 
 // urgency reports the work that cannot wait for the end of an attendance.
-type urgency struct{ stop, abort, force, outlived, lost, givenUp bool }
+type urgency struct{ stop, abort, force, outlived, lost, cancelDue bool }
 
-func (l *life) urgent(now, giveUp time.Time) urgency {
+func (l *life) urgent(now, cancelAt time.Time) urgency {
 	interrupt := l.interruptAt()
 	return urgency{
 		stop: l.wants.Stop, abort: l.abort, force: l.wants.Force, lost: l.sandboxLost(),
-		outlived: !interrupt.IsZero() && !now.Before(interrupt),
-		givenUp:  !giveUp.IsZero() && !now.Before(giveUp),
+		outlived:  !interrupt.IsZero() && !now.Before(interrupt),
+		cancelDue: !cancelAt.IsZero() && !now.Before(cancelAt),
 	}
 }
 
@@ -51,7 +51,7 @@ func (l *life) urgent(now, giveUp time.Time) urgency {
 // does not know whether the attendant has a run, or which one, and asks only if needed: before it
 // interrupts a turn, and when a prompt seems to be lost. It reports whether it has ended the
 // attendance.
-func (l *life) followAttendant(ctx workflow.Context, run *session.Processing, answered *urgency, giveUp time.Time) (takenBack bool, err error) {
+func (l *life) followAttendant(ctx workflow.Context, run *session.Processing, answered *urgency, cancelAt time.Time) (reclaimed bool, err error) {
 	if l.cancelled {
 		if err := l.recordCancel(ctx); err != nil {
 			return false, err
@@ -59,21 +59,21 @@ func (l *life) followAttendant(ctx workflow.Context, run *session.Processing, an
 	}
 	now := workflow.Now(ctx)
 	due := (l.signalled || l.doubted) && !now.Before(l.answerAt(now))
-	if l.urgent(now, giveUp) == *answered && !due {
+	if l.urgent(now, cancelAt) == *answered && !due {
 		return false, nil
 	}
-	takenBack, err = l.takeBack(ctx, run)
-	*answered = l.urgent(now, giveUp)
-	return takenBack, err
+	reclaimed, err = l.reclaim(ctx, run)
+	*answered = l.urgent(now, cancelAt)
+	return reclaimed, err
 }
 
-// takeBack ends the attendance. If a run is in progress, the attendance continues, and run is that run. It reads the
+// reclaim ends the attendance. If a run is in progress, the attendance continues, and run is that run. It reads the
 // pending commands and prompts, as look does.
-func (l *life) takeBack(ctx workflow.Context, run *session.Processing) (takenBack bool, err error) {
+func (l *life) reclaim(ctx workflow.Context, run *session.Processing) (reclaimed bool, err error) {
 	l.signalled, l.moved, l.rung, l.doubted = false, false, false, false
 	l.queue = session.NewQueue(nil, l.queue.Seen()) // prompts that are signalled meanwhile stay in it
 	l.looks, l.lookedAt = l.looks+1, workflow.Now(ctx)
-	var found activities.TakenBack
+	var found activities.Reclaimed
 	if err := l.record(ctx, "take the session back", control.TakeBack, activities.SessionRef{SessionID: l.id}, &found); err != nil {
 		l.moved = true
 		return false, err

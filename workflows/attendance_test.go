@@ -130,10 +130,10 @@ func (w *world) freeze() {
 	}
 }
 
-func (f *fakes) TakeBack(ctx context.Context, _ activities.SessionRef) (activities.TakenBack, error) {
-	return take(ctx, f, "TakeBack", func(w *world) (activities.TakenBack, error) {
+func (f *fakes) TakeBack(ctx context.Context, _ activities.SessionRef) (activities.Reclaimed, error) {
+	return take(ctx, f, "TakeBack", func(w *world) (activities.Reclaimed, error) {
 		w.reads++
-		taken := activities.TakenBack{Waiting: w.look(), LastActivity: w.lastActivity}
+		taken := activities.Reclaimed{Waiting: w.look(), LastActivity: w.lastActivity}
 		run := w.openRun()
 		if run == nil {
 			w.say("the workflow takes the session back")

@@ -55,7 +55,7 @@ func TestDeployRecoversSessionLeftInError(t *testing.T) {
 	r.reconcile()
 	r.reach(session.Running)
 	r.prompt("p1", 50*time.Millisecond, session.Hold)
-	r.over("p1")
+	r.awaitEnd("p1")
 	r.stop()
 	require.Empty(t, r.world.violations)
 	replaced, err := r.client.DescribeWorkflowExecution(t.Context(), r.world.id, r.first)

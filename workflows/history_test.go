@@ -154,7 +154,7 @@ func TestAHistoryIsNoLongerThanAssumed(t *testing.T) {
 		id := fmt.Sprintf("p%d", i)
 		fmt.Fprintf(script, "prompt %s\nwait 10s\n", id)
 		r.prompt(id, 10*time.Millisecond, session.Hold)
-		r.over(id)
+		r.awaitEnd(id)
 		if i%5 == 4 {
 			fmt.Fprintln(script, "hibernate\nwait 1m\nwake\nwait 10s")
 			r.command(session.CommandHibernate)

@@ -39,7 +39,7 @@ func (l *life) provision(ctx workflow.Context, delayed, doing string, activity a
 		if kind == activities.StaleWorkflow || kind == activities.QueueHeld {
 			return err
 		}
-		if l.wants.Stop || (kind != activities.GenerationSpent && kind != activities.Fenced) {
+		if l.wants.Stop || (kind != activities.GenerationUnusable && kind != activities.Fenced) {
 			if err != nil {
 				if again, reportErr := l.delayed(ctx, delayed, doing, err); again || reportErr != nil {
 					return reportErr
@@ -48,11 +48,11 @@ func (l *life) provision(ctx workflow.Context, delayed, doing string, activity a
 			return l.finishStart(ctx, request, ready, err)
 		}
 		l.generation, l.sandboxID = request.Generation, ""
-		patient := l.errorVersion(ctx) >= patientVersion
-		if tried < maxGenerations && (!patient || l.delay.times < maxRounds) {
+		quick := l.errorVersion(ctx) >= quickRetryVersion
+		if tried < maxGenerations && (!quick || l.delay.times < maxRounds) {
 			continue
 		}
-		if patient || l.delay.times < maxRounds && l.trouble.tries == 0 {
+		if quick || l.delay.times < maxRounds && l.trouble.tries == 0 {
 			if again, reportErr := l.putOff(ctx, delayed, doing, err); again || reportErr != nil {
 				return reportErr
 			}

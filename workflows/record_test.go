@@ -56,9 +56,9 @@ var paths = map[string]func(*recorder){
 	"hello": func(r *recorder) {
 		r.start()
 		r.prompt("p1", 100*time.Millisecond, session.Hold)
-		r.over("p1")
+		r.awaitEnd("p1")
 		r.prompt("p2", 100*time.Millisecond, session.Hold)
-		r.over("p2")
+		r.awaitEnd("p2")
 		r.stop()
 	},
 	"hibernate_and_wake": func(r *recorder) {
@@ -67,7 +67,7 @@ var paths = map[string]func(*recorder){
 		r.prompt("p1", 50*time.Millisecond, session.Hold)
 		r.reach(session.Hibernated)
 		r.prompt("p2", 50*time.Millisecond, session.Hold)
-		r.over("p2")
+		r.awaitEnd("p2")
 		r.signal(contract.SignalSettings, contract.SettingsSignal{IdleTimeout: time.Hour})
 		r.signal(contract.SignalHibernate, contract.HibernateSignal{})
 		r.reach(session.Hibernated)
@@ -78,11 +78,11 @@ var paths = map[string]func(*recorder){
 	"saved_and_released": func(r *recorder) {
 		r.start()
 		r.prompt("p1", 50*time.Millisecond, session.Hold)
-		r.over("p1")
+		r.awaitEnd("p1")
 		r.command(session.CommandHibernate)
 		r.reach(session.Hibernated)
 		r.prompt("p2", 50*time.Millisecond, session.Hold)
-		r.over("p2")
+		r.awaitEnd("p2")
 		r.stop()
 	},
 	"abort": func(r *recorder) {
@@ -90,21 +90,21 @@ var paths = map[string]func(*recorder){
 		r.prompt("p1", time.Hour, session.Hold)
 		r.delivered("p1")
 		r.signal(contract.SignalAbort, contract.AbortSignal{})
-		r.over("p1")
+		r.awaitEnd("p1")
 		r.stop()
 	},
 	"sandbox_lost": func(r *recorder) {
 		r.start()
 		r.prompt("p1", 100*time.Millisecond, session.Hold)
-		r.over("p1")
+		r.awaitEnd("p1")
 		for _, policy := range []session.OnUnknown{session.Hold, session.Fail} {
 			id := "p_" + string(policy)
 			r.prompt(id, time.Hour, policy)
 			r.delivered(id)
 			r.lose()
-			r.over(id)
+			r.awaitEnd(id)
 			r.prompt("after_"+id, 50*time.Millisecond, session.Retry)
-			r.over("after_" + id)
+			r.awaitEnd("after_" + id)
 		}
 		r.stop()
 	},
@@ -113,7 +113,7 @@ var paths = map[string]func(*recorder){
 		r.prompt("p1", time.Hour, session.Hold)
 		r.delivered("p1")
 		r.command(session.CommandAbort)
-		r.over("p1")
+		r.awaitEnd("p1")
 		r.command(session.CommandSync)
 		r.settled()
 		r.command(session.CommandHibernate)
@@ -149,7 +149,7 @@ var paths = map[string]func(*recorder){
 		r.command(session.CommandDrop)
 		r.reach(session.Running)
 		r.prompt("p1", 50*time.Millisecond, session.Hold)
-		r.over("p1")
+		r.awaitEnd("p1")
 		r.stop()
 	},
 	"error_of_an_earlier_version": func(r *recorder) {
@@ -157,19 +157,19 @@ var paths = map[string]func(*recorder){
 		r.start()
 		r.reach(session.Running)
 		r.prompt("p1", 50*time.Millisecond, session.Hold)
-		r.over("p1")
+		r.awaitEnd("p1")
 		r.stop()
 	},
 	"delayed_restore": func(r *recorder) {
 		passing, _ := fault("passing")
 		r.start()
 		r.prompt("p1", 50*time.Millisecond, session.Hold)
-		r.over("p1")
+		r.awaitEnd("p1")
 		r.command(session.CommandHibernate)
 		r.reach(session.Hibernated)
 		r.world.inject("RestoreSandbox", 5, passing) // more than the attempts of one activity
 		r.prompt("p2", 50*time.Millisecond, session.Hold)
-		r.over("p2")
+		r.awaitEnd("p2")
 		r.stop()
 	},
 	"retried": func(r *recorder) {
@@ -177,7 +177,7 @@ var paths = map[string]func(*recorder){
 		r.prompt("p1", 2*time.Second, session.Retry)
 		r.delivered("p1")
 		r.lose()
-		r.over("p1")
+		r.awaitEnd("p1")
 		r.stop()
 	},
 	"first_sandbox_lost": func(r *recorder) {
@@ -185,7 +185,7 @@ var paths = map[string]func(*recorder){
 		r.reach(session.Running)
 		r.lose()
 		r.prompt("p1", 50*time.Millisecond, session.Hold)
-		r.over("p1")
+		r.awaitEnd("p1")
 		r.stop()
 	},
 	// The pending prompts are read with the end of a turn.
@@ -194,13 +194,13 @@ var paths = map[string]func(*recorder){
 		r.prompt("p1", 500*time.Millisecond, session.Hold)
 		r.delivered("p1")
 		r.prompt("p2", 50*time.Millisecond, session.Hold)
-		r.over("p2")
+		r.awaitEnd("p2")
 		r.prompt("p3", 500*time.Millisecond, session.Hold)
 		r.delivered("p3")
 		r.command(session.CommandHibernate)
 		r.reach(session.Hibernated)
 		r.prompt("p4", 50*time.Millisecond, session.Hold)
-		r.over("p4")
+		r.awaitEnd("p4")
 		r.stop()
 	},
 	// The worker of a turn claims the prompts that follow by itself.
@@ -209,27 +209,27 @@ var paths = map[string]func(*recorder){
 		r.start()
 		for _, id := range []string{"p1", "p2", "p3"} {
 			r.prompt(id, 50*time.Millisecond, session.Hold)
-			r.over(id)
+			r.awaitEnd(id)
 		}
 		r.prompt("p4", time.Hour, session.Hold)
 		r.delivered("p4")
 		r.command(session.CommandAbort)
-		r.over("p4")
+		r.awaitEnd("p4")
 		r.prompt("p5", 50*time.Millisecond, session.Hold)
-		r.over("p5")
+		r.awaitEnd("p5")
 		r.command(session.CommandSync)
 		r.settled()
 		r.prompt("p6", 50*time.Millisecond, session.Hold)
-		r.over("p6")
+		r.awaitEnd("p6")
 		r.prompt("p7", 500*time.Millisecond, session.Hold)
 		r.delivered("p7")
 		r.command(session.CommandHibernate)
 		r.reach(session.Hibernated)
 		r.prompt("p8", 50*time.Millisecond, session.Hold)
-		r.over("p8")
+		r.awaitEnd("p8")
 		r.wait("the end of the attendance", func() bool { return r.world.attendant == nil })
 		r.prompt("p9", 50*time.Millisecond, session.Hold)
-		r.over("p9")
+		r.awaitEnd("p9")
 		r.stop()
 	},
 	// The queue is held: a claim and a wake for a prompt are refused.
@@ -239,14 +239,14 @@ var paths = map[string]func(*recorder){
 		r.delivered("p1")
 		r.prompt("p2", 50*time.Millisecond, session.Hold)
 		r.hold(true)
-		r.over("p1")
+		r.awaitEnd("p1")
 		r.command(session.CommandHibernate)
 		r.reach(session.Hibernated)
 		r.prompt("p3", 50*time.Millisecond, session.Hold)
 		r.settled()
 		r.hold(false)
 		r.signal(contract.SignalPrompt, contract.PromptSignal{PromptID: "p2", Ordinal: 2})
-		r.over("p3")
+		r.awaitEnd("p3")
 		r.stop()
 	},
 	"continue_as_new": func(r *recorder) {
@@ -254,7 +254,7 @@ var paths = map[string]func(*recorder){
 		for i := range 8 {
 			id := fmt.Sprintf("p%d", i)
 			r.prompt(id, 20*time.Millisecond, session.Hold)
-			r.over(id)
+			r.awaitEnd(id)
 		}
 		r.stop()
 	},
@@ -266,7 +266,7 @@ var paths = map[string]func(*recorder){
 		r.reach(session.Error)
 		r.prompt("p1", 50*time.Millisecond, session.Hold)
 		r.signal(contract.SignalRecover, nil)
-		r.over("p1")
+		r.awaitEnd("p1")
 		r.stop()
 	},
 	// The history of the run created by the reset: its repeated requests are refused until it has
@@ -275,48 +275,48 @@ var paths = map[string]func(*recorder){
 		r.world.reset = true
 		r.start()
 		r.prompt("p1", 50*time.Millisecond, session.Hold)
-		r.over("p1")
+		r.awaitEnd("p1")
 		r.command(session.CommandHibernate)
 		r.reach(session.Hibernated)
 		tasks := r.completedTasks(r.first)
 		r.prompt("p2", 50*time.Millisecond, session.Hold)
-		r.over("p2")
+		r.awaitEnd("p2")
 		r.reset(r.first, tasks[len(tasks)-2])
 		open, err := r.client.DescribeWorkflowExecution(r.t.Context(), r.world.id, "")
 		require.NoError(r.t, err)
 		r.first = open.GetWorkflowExecutionInfo().GetExecution().GetRunId()
 		r.prompt("p3", 50*time.Millisecond, session.Hold)
-		r.over("p3")
+		r.awaitEnd("p3")
 		r.stop()
 	},
 	// The memo, and the timer of a session that sleeps.
 	"explained": func(r *recorder) {
 		r.start()
 		r.prompt("p1", 50*time.Millisecond, session.Hold)
-		r.over("p1")
+		r.awaitEnd("p1")
 		r.command(session.CommandHibernate)
 		r.reach(session.Hibernated)
 		r.prompt("p2", 50*time.Millisecond, session.Hold)
-		r.over("p2")
+		r.awaitEnd("p2")
 		r.stop()
 	},
 	"losses": func(r *recorder) {
 		r.world.doomed = 3
 		r.start()
 		r.prompt("p1", 400*time.Millisecond, session.Retry)
-		r.over("p1")
+		r.awaitEnd("p1")
 		r.stop()
 	},
 	"closes_asleep": func(r *recorder) {
 		r.world.versioned = true
 		r.start()
 		r.prompt("p1", 50*time.Millisecond, session.Hold)
-		r.over("p1")
+		r.awaitEnd("p1")
 		r.command(session.CommandRestart)
 		r.settled()
 		r.reach(session.Running)
 		r.prompt("p2", 50*time.Millisecond, session.Hold)
-		r.over("p2")
+		r.awaitEnd("p2")
 		r.command(session.CommandHibernate)
 		r.reach(session.Hibernated)
 	},
@@ -489,7 +489,7 @@ func (r *recorder) reach(state session.State) {
 	r.wait("status "+string(state), func() bool { return r.world.state == state })
 }
 
-func (r *recorder) over(id string) {
+func (r *recorder) awaitEnd(id string) {
 	r.wait("the end of "+id, func() bool { return r.world.prompt(id).status.Final() })
 }
 

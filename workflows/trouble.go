@@ -13,18 +13,18 @@ import (
 )
 
 // leavesError is the change since which a session in error watches its sandbox, and retries if the
-// cause may be transient. Since patientVersion it retries after seconds instead of minutes, only
+// cause may be transient. Since quickRetryVersion it retries after seconds instead of minutes, only
 // refusals and damage lead to error, and environment/terminate recovers from it.
 const (
-	leavesError    = "leaves-error"
-	patientVersion = 2
+	leavesError       = "leaves-error"
+	quickRetryVersion = 2
 )
 
 const (
 	// errorGrace is how long a sandbox is kept in error before it is saved and terminated, so that
 	// a person can inspect it.
 	errorGrace = 15 * time.Minute
-	// firstRetry is the pause before a session leaves error by itself in workflows from before patientVersion; it
+	// firstRetry is the pause before a session leaves error by itself in workflows from before quickRetryVersion; it
 	// doubles up to maxRetry.
 	firstRetry = 30 * time.Second
 	maxRetry   = 10 * time.Minute
@@ -45,14 +45,14 @@ var passingReasons = []string{
 // transient errors before they lead to error, and records the cause; earlier versions recorded the
 // reason only.
 func (l *life) mayPass(ctx workflow.Context) bool {
-	if l.errorVersion(ctx) < patientVersion {
+	if l.errorVersion(ctx) < quickRetryVersion {
 		return strings.HasPrefix(l.reason, unusableReason)
 	}
 	return l.errorCause == "" && slices.ContainsFunc(passingReasons, func(part string) bool { return strings.Contains(l.reason, part) })
 }
 
 func (l *life) errorVersion(ctx workflow.Context) workflow.Version {
-	return workflow.GetVersion(ctx, leavesError, workflow.DefaultVersion, patientVersion)
+	return workflow.GetVersion(ctx, leavesError, workflow.DefaultVersion, quickRetryVersion)
 }
 
 // trouble is the error of a session, and its retries.
@@ -65,7 +65,7 @@ type trouble struct {
 }
 
 func (l *life) retryAt(ctx workflow.Context) time.Time {
-	if l.errorVersion(ctx) < patientVersion {
+	if l.errorVersion(ctx) < quickRetryVersion {
 		return l.trouble.since.Add(min(firstRetry<<min(l.trouble.tries, 10), maxRetry))
 	}
 	return l.trouble.since.Add(l.backoff(l.trouble.tries + 1))
@@ -88,7 +88,7 @@ func (l *life) stepInError(ctx workflow.Context) error {
 	retry, release := l.retryAt(ctx), l.trouble.since.Add(errorGrace)
 	mayPass := l.mayPass(ctx)
 	switch {
-	case l.pendingID(session.CommandDrop) != "" && l.errorVersion(ctx) >= patientVersion:
+	case l.pendingID(session.CommandDrop) != "" && l.errorVersion(ctx) >= quickRetryVersion:
 		return l.dropFiles(ctx)
 	case l.trouble.lost(l.lost):
 		return l.salvage(ctx, true)

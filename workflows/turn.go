@@ -18,9 +18,9 @@ const requeuesWithSettle = "requeues-with-settle"
 func (l *life) runTurn(ctx workflow.Context, run session.Processing) error {
 	l.turn, l.looks, l.newest = &run, 0, ""
 	var result activities.TurnResult
-	takenBack := false // the pending work was read after the last run ended
+	reclaimed := false // the pending work was read after the last run ended
 	defer func() {
-		l.turn, l.abort, l.moved, l.attended, l.doubted = nil, false, !takenBack, false, false
+		l.turn, l.abort, l.moved, l.attended, l.doubted = nil, false, !reclaimed, false, false
 		l.takeWaiting(result.Waiting)
 	}()
 	if run.Generation != l.generation {
@@ -28,16 +28,16 @@ func (l *life) runTurn(ctx workflow.Context, run session.Processing) error {
 		return l.settleUnknown(ctx, run, session.ReasonSandboxLost)
 	}
 	var err error
-	takenBack, err = l.watch(ctx, &run, &result)
+	reclaimed, err = l.watch(ctx, &run, &result)
 	l.last = endedTurn{Ordinal: run.Ordinal, Outcome: result.Outcome, Reason: result.Reason}
 	if a := result.Attended; a != nil {
 		l.last.Ordinal = a.Ordinal
 	}
-	if err == nil && !takenBack && result.Parked != nil {
+	if err == nil && !reclaimed && result.Parked != nil {
 		l.park(ctx, result)
 		return nil
 	}
-	if takenBack || err == nil && l.endAttendance(result) {
+	if reclaimed || err == nil && l.endAttendance(result) {
 		l.losses.endedTurn()
 		return nil
 	}

@@ -42,8 +42,8 @@ func (r *recorder) completes() {
 	require.NoError(r.t, r.client.GetWorkflow(r.t.Context(), r.world.id, "").Get(r.t.Context(), nil))
 }
 
-// ring signals a prompt as the api does, which starts the workflow if none is open.
-func (r *recorder) ring(id string, takes time.Duration) {
+// signalPrompt signals a prompt as the api does, which starts the workflow if none is open.
+func (r *recorder) signalPrompt(id string, takes time.Duration) {
 	r.world.mu.Lock()
 	p := r.world.accept(promptRow{QueuedPrompt: session.QueuedPrompt{ID: id}, takes: takes})
 	r.world.mu.Unlock()
@@ -63,33 +63,33 @@ func TestASessionCrossesToTheNextBuildAtItsWake(t *testing.T) {
 	stopFirst := r.workBuild("v1")
 	r.makeCurrent("v1")
 	r.start()
-	r.ring("p1", 20*time.Millisecond)
-	r.over("p1")
+	r.signalPrompt("p1", 20*time.Millisecond)
+	r.awaitEnd("p1")
 	require.Equal(t, "v1", r.build())
 
 	t.Cleanup(r.workBuild("v2"))
 	r.makeCurrent("v2")
-	r.ring("p2", 20*time.Millisecond)
-	r.over("p2")
+	r.signalPrompt("p2", 20*time.Millisecond)
+	r.awaitEnd("p2")
 	require.Equal(t, "v1", r.build(), "pinned while it is awake")
 	r.command(session.CommandHibernate)
 	r.reach(session.Hibernated)
 	r.completes()
 	stopFirst() // with the session asleep
-	r.ring("p3", 20*time.Millisecond)
-	r.over("p3")
+	r.signalPrompt("p3", 20*time.Millisecond)
+	r.awaitEnd("p3")
 	require.Equal(t, "v2", r.build(), "the next wake is on the current build")
 
 	t.Cleanup(r.workBuild("v3"))
 	r.makeCurrent("v3")
-	r.ring("p4", 20*time.Millisecond)
-	r.over("p4")
+	r.signalPrompt("p4", 20*time.Millisecond)
+	r.awaitEnd("p4")
 	require.Equal(t, "v2", r.build())
 	r.command(session.CommandRestart)
 	r.settled()
 	r.reach(session.Running)
-	r.ring("p5", 20*time.Millisecond)
-	r.over("p5")
+	r.signalPrompt("p5", 20*time.Millisecond)
+	r.awaitEnd("p5")
 	require.Equal(t, "v3", r.build(), "a new sandbox is on the current build")
 
 	r.command(session.CommandStop)

@@ -31,15 +31,15 @@ type turnWatch struct {
 	doing        string
 	answered     urgency
 	interrupting workflow.Future // the abort in progress; nil if none
-	giveUp       time.Time       // the time at which an interrupted run is cancelled; zero until it is interrupted
+	cancelAt     time.Time       // the time at which an interrupted run is cancelled; zero until it is interrupted
 	stopping     bool
 }
 
 // watch runs the turn's activity and handles, concurrently, an abort, a stop, a forced hibernation
 // and the deadline of the sandbox. It returns an error of the activity unchanged. The activity may
 // attend the session after the run: run is then the newest run that the workflow knows, and
-// takenBack reports that the workflow has ended the attendance while no run was in progress.
-func (l *life) watch(ctx workflow.Context, run *session.Processing, result *activities.TurnResult) (takenBack bool, err error) {
+// reclaimed reports that the workflow has ended the attendance while no run was in progress.
+func (l *life) watch(ctx workflow.Context, run *session.Processing, result *activities.TurnResult) (reclaimed bool, err error) {
 	turnCtx, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	request := activities.TurnRequest{
@@ -62,11 +62,11 @@ func (l *life) watch(ctx workflow.Context, run *session.Processing, result *acti
 		},
 	}
 	for !turn.IsReady() {
-		takenBack, err = w.follow(ctx)
+		reclaimed, err = w.follow(ctx)
 		switch {
 		case err != nil:
 			return false, w.abandon(ctx, err)
-		case takenBack:
+		case reclaimed:
 			cancel()
 			l.leftover = turn
 			return true, nil
@@ -88,16 +88,16 @@ func (l *life) watch(ctx workflow.Context, run *session.Processing, result *acti
 
 // follow determines the activity's current run. It reports whether the workflow has ended the
 // attendance.
-func (w *turnWatch) follow(ctx workflow.Context) (takenBack bool, err error) {
+func (w *turnWatch) follow(ctx workflow.Context) (reclaimed bool, err error) {
 	if !w.attended {
 		return false, w.attend(ctx)
 	}
 	before := w.run.RunID
-	takenBack, err = w.followAttendant(ctx, w.run, &w.answered, w.giveUp)
-	if w.run.RunID != before && !w.giveUp.IsZero() { // the run that was interrupted has ended
-		w.giveUp, w.interrupting, w.abort = time.Time{}, nil, w.pendingAbort(w.run.RunID)
+	reclaimed, err = w.followAttendant(ctx, w.run, &w.answered, w.cancelAt)
+	if w.run.RunID != before && !w.cancelAt.IsZero() { // the run that was interrupted has ended
+		w.cancelAt, w.interrupting, w.abort = time.Time{}, nil, w.pendingAbort(w.run.RunID)
 	}
-	return takenBack, err
+	return reclaimed, err
 }
 
 // act interrupts or cancels the turn if that is required now. Its error is that of a refused
@@ -114,11 +114,11 @@ func (w *turnWatch) act(ctx workflow.Context, now time.Time) error {
 		}
 		w.interrupting = w.interrupt()
 		w.cancel()
-	case w.giveUp.IsZero() && !w.stopping && (w.abort || w.wants.Force || outlived):
-		w.giveUp = now.Add(abortGrace)
+	case w.cancelAt.IsZero() && !w.stopping && (w.abort || w.wants.Force || outlived):
+		w.cancelAt = now.Add(abortGrace)
 		w.interrupting = w.interrupt()
 		w.doing = "interrupt the turn"
-	case !w.giveUp.IsZero() && !now.Before(w.giveUp):
+	case !w.cancelAt.IsZero() && !now.Before(w.cancelAt):
 		w.cancel()
 	case w.sandboxLost():
 		// The turn itself decides by checking the sandbox; its cancellation makes it check now.
@@ -130,8 +130,8 @@ func (w *turnWatch) act(ctx workflow.Context, now time.Time) error {
 // pause waits until the turn ends or a new decision is due.
 func (w *turnWatch) pause(ctx workflow.Context, now time.Time) {
 	until := earliest(w.interruptAt(), w.expiryNoticeAt())
-	if !w.giveUp.IsZero() {
-		until = w.giveUp
+	if !w.cancelAt.IsZero() {
+		until = w.cancelAt
 	}
 	if w.cancelled() {
 		until = time.Time{}
@@ -143,7 +143,7 @@ func (w *turnWatch) pause(ctx workflow.Context, now time.Time) {
 	if w.interrupting != nil && !w.interrupting.IsReady() {
 		futures = append(futures, w.interrupting)
 	}
-	if newest := w.newestPrompt(); w.attended && w.giveUp.IsZero() && newest != "" {
+	if newest := w.newestPrompt(); w.attended && w.cancelAt.IsZero() && newest != "" {
 		w.doing = "run prompts as they come; the last was " + newest
 	}
 	w.wait(ctx, w.doing, until, futures...)
@@ -160,11 +160,11 @@ func (l *life) newestPrompt() string {
 
 // result reads the result of the activity, and settles a run that was interrupted or whose sandbox
 // was lost.
-func (w *turnWatch) result(ctx workflow.Context, result *activities.TurnResult) (takenBack bool, err error) {
+func (w *turnWatch) result(ctx workflow.Context, result *activities.TurnResult) (reclaimed bool, err error) {
 	err = w.turn.Get(ctx, result)
 	if err != nil && w.attended {
 		// It may concern a run that the workflow does not know.
-		over, takeErr := w.takeBack(ctx, w.run)
+		over, takeErr := w.reclaim(ctx, w.run)
 		switch {
 		case takeErr != nil:
 			return false, takeErr
@@ -189,7 +189,7 @@ func (w *turnWatch) result(ctx workflow.Context, result *activities.TurnResult) 
 		return false, w.giveBack(ctx, *w.run, session.ReasonSandboxLost)
 	case w.sandboxLost():
 		return false, w.lostError()
-	case w.giveUp.IsZero():
+	case w.cancelAt.IsZero():
 		return false, err
 	case undelivered && !w.abort:
 		return false, w.giveBack(ctx, *w.run, session.ReasonAborted)

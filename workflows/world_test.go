@@ -508,7 +508,7 @@ func fault(kind string) (err error, known bool) { //nolint:revive // the error i
 	case "unknown":
 		return final(activities.DeliveryUnknown, "the runner lost the run"), true
 	case "spent":
-		return final(activities.GenerationSpent, "the name is taken"), true
+		return final(activities.GenerationUnusable, "the name is taken"), true
 	case "missing":
 		return final(activities.SessionMissing, "there is no such session"), true
 	case "fenced":

@@ -69,7 +69,7 @@ func (c *sessionRecoverCmd) Run(ctx context.Context, s streams, parent *sessionC
 // command sends a command to a session and prints whether it had anything to do.
 func (c *sessionCmd) command(ctx context.Context, s streams, arg sessionArg, wait waitFlags, cmd client.CommandKind, force bool) error {
 	return c.on(ctx, arg, func(api *client.Client, id string) error {
-		return c.carry(ctx, s, api, wait, cli.Request{
+		return c.execute(ctx, s, api, wait, cli.Request{
 			SessionID: id, Kind: cmd, Force: force,
 			Send: func(ctx context.Context) (client.Session, bool, error) {
 				return api.Command(ctx, id, cmd, force)
@@ -78,8 +78,8 @@ func (c *sessionCmd) command(ctx context.Context, s streams, arg sessionArg, wai
 	})
 }
 
-// carry sends a request, waits for its effect with --wait, and prints the session.
-func (c *sessionCmd) carry(ctx context.Context, s streams, api *client.Client, wait waitFlags, r cli.Request) error {
+// execute sends a request, waits for its effect with --wait, and prints the session.
+func (c *sessionCmd) execute(ctx context.Context, s streams, api *client.Client, wait waitFlags, r cli.Request) error {
 	var got client.Session
 	var accepted bool
 	var err error
@@ -87,7 +87,7 @@ func (c *sessionCmd) carry(ctx context.Context, s streams, api *client.Client, w
 	if wait.Wait {
 		outcome = " applied"
 		err = wait.during(ctx, fmt.Sprintf("%s of session %s", r.Kind, r.SessionID), func(ctx context.Context) error {
-			got, accepted, err = cli.Carry(ctx, api, r, s.stderr)
+			got, accepted, err = cli.Execute(ctx, api, r, s.stderr)
 			return err
 		})
 	} else {

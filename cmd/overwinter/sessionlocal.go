@@ -82,8 +82,8 @@ func runLocal(ctx context.Context, dir, program string, args ...string) (out []b
 	var stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = f, &stderr
 	if err := cmd.Run(); err != nil {
-		said := strings.TrimSpace(stderr.String())
-		return nil, fmt.Errorf("%s %s: %w %s", program, strings.Join(args, " "), err, terminal.OneLine(said[max(0, len(said)-500):], 0))
+		output := strings.TrimSpace(stderr.String())
+		return nil, fmt.Errorf("%s %s: %w %s", program, strings.Join(args, " "), err, terminal.OneLine(output[max(0, len(output)-500):], 0))
 	}
 	return regular.Read(f.Name(), portable.MaxBytes)
 }

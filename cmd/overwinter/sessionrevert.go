@@ -41,7 +41,7 @@ func (c *sessionRevertCmd) Run(ctx context.Context, s streams, parent *sessionCm
 				return err
 			}
 		}
-		return parent.carry(ctx, s, api, c.waitFlags, cli.Request{
+		return parent.execute(ctx, s, api, c.waitFlags, cli.Request{
 			SessionID: id, Kind: client.RevertCommand, Force: c.Force,
 			Send: func(ctx context.Context) (client.Session, bool, error) {
 				got, err := api.SessionRevert(ctx, id, to)

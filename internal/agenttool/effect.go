@@ -31,8 +31,8 @@ type Event struct {
 	Data any
 }
 
-// Carry returns the effect of a call. It depends only on the call.
-func Carry(c Call) Effect {
+// Execute returns the effect of a call. It depends only on the call.
+func Execute(c Call) Effect {
 	if len(c.Input) > MaxInputBytes {
 		return Effect{Answer: Refuse("The input has %d bytes; at most %d are allowed.", len(c.Input), MaxInputBytes)}
 	}

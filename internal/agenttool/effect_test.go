@@ -24,7 +24,7 @@ func call(t *testing.T, tool, input string) agenttool.Effect {
 		require.NoError(t, err)
 		c.Image = image
 	}
-	return agenttool.Carry(c)
+	return agenttool.Execute(c)
 }
 
 // fits reports whether an input matches the schema that agents see.
@@ -130,7 +130,7 @@ func TestInvalidToolCallsAreRefused(t *testing.T) {
 		require.Nil(t, e.Message, shown)
 		require.Equal(t, c.unseen, fits(t, c.tool, c.input), shown)
 	}
-	e := agenttool.Carry(agenttool.Call{Tool: "save_screenshot", Input: json.RawMessage(`{"path":"a.svg"}`), Image: []byte("<svg>")})
+	e := agenttool.Execute(agenttool.Call{Tool: "save_screenshot", Input: json.RawMessage(`{"path":"a.svg"}`), Image: []byte("<svg>")})
 	require.True(t, e.Answer.Failed)
 	require.Contains(t, e.Answer.Text, "must be a PNG")
 }

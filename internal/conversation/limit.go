@@ -53,23 +53,23 @@ type Limiter struct {
 	Images     []string `json:"images,omitempty"`
 	ImageBytes int64    `json:"imageBytes,omitempty"`
 
-	// Beside counts events of the turn that do not originate from the agent. They are not part of
+	// Other counts events of the turn that do not originate from the agent. They are not part of
 	// the state, since they are in the log.
-	Beside Spent `json:"-"`
+	Other Amount `json:"-"`
 
 	evicted []limitedBlock // evicted by the current event
 }
 
-// Spent is an amount of events.
-type Spent struct{ Bytes, Events int64 }
+// Amount is an amount of events.
+type Amount struct{ Bytes, Events int64 }
 
 // Room returns the remaining budget of the turn; zero or less if it has reached a bound.
-func (l *Limiter) Room() Spent {
-	return Spent{Bytes: MaxTurnBytes - l.Bytes - l.Beside.Bytes, Events: MaxTurnEvents - l.Events - l.Beside.Events}
+func (l *Limiter) Room() Amount {
+	return Amount{Bytes: MaxTurnBytes - l.Bytes - l.Other.Bytes, Events: MaxTurnEvents - l.Events - l.Other.Events}
 }
 
 // None reports whether there is no room.
-func (s Spent) None() bool { return s.Bytes <= 0 || s.Events <= 0 }
+func (s Amount) None() bool { return s.Bytes <= 0 || s.Events <= 0 }
 
 // TurnTruncated returns the data of the error event.
 func TurnTruncated() Problem {
@@ -211,12 +211,12 @@ func (l *Limiter) complete(e Event, d BlockComplete) (Event, bool) {
 	if l.Full {
 		return l.shut(e, at, d.Block.Status)
 	}
-	var said int64
+	var shown int64
 	if at >= 0 {
-		said = l.Open[at].Text
+		shown = l.Open[at].Text
 		l.Open = slices.Delete(l.Open, at, at+1)
 	}
-	d.Block = bounded(d.Block, said)
+	d.Block = bounded(d.Block, shown)
 	d.Block.Images = l.images(d.Block.Images)
 	e.Data = d
 	return e, true
@@ -268,11 +268,11 @@ func (l *Limiter) opened(conversation, id string) *limitedBlock {
 	return &l.Open[len(l.Open)-1]
 }
 
-// bounded returns a block within the bounds; said is the size of its deltas' text.
-func bounded(b Block, said int64) Block {
+// bounded returns a block within the bounds; shown is the size of its deltas' text.
+func bounded(b Block, shown int64) Block {
 	b.ID, b.ToolUseID, b.SubagentID = BoundedID(b.ID), BoundedID(b.ToolUseID), BoundedID(b.SubagentID)
 	b.Name, b.Subtype, b.Author = head(b.Name, maxLabelBytes), head(b.Subtype, maxLabelBytes), head(b.Author, maxLabelBytes)
-	if whole := max(int64(len(b.Content)), said); whole > MaxBlockBytes {
+	if whole := max(int64(len(b.Content)), shown); whole > MaxBlockBytes {
 		b.Content = head(b.Content, MaxBlockBytes)
 		b.TruncatedBytes += whole - int64(len(b.Content))
 	}

@@ -129,7 +129,7 @@ func TestEventsOfATurnAreBoundedInNumber(t *testing.T) {
 	t.Parallel()
 	for name, l := range map[string]conversation.Limiter{
 		"of the agent": {Events: conversation.MaxTurnEvents - 1},
-		"with others":  {Events: conversation.MaxTurnEvents / 2, Beside: conversation.Spent{Events: conversation.MaxTurnEvents/2 - 1}},
+		"with others":  {Events: conversation.MaxTurnEvents / 2, Other: conversation.Amount{Events: conversation.MaxTurnEvents/2 - 1}},
 	} {
 		out, err := l.Encode(begin("main", text("a", "", conversation.Streaming)))
 		require.NoError(t, err)

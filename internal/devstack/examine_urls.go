@@ -73,12 +73,12 @@ func examineURLs(ctx context.Context, c Config, dir string, running bool, reach 
 	}
 	var findings []Finding
 	for _, u := range refused {
-		said := fmt.Sprintf("%s points to %s on this machine, which sandboxes cannot reach", u.Holder, u.Address)
+		finding := fmt.Sprintf("%s points to %s on this machine, which sandboxes cannot reach", u.Holder, u.Address)
 		if reach == reachesNothing {
-			findings = append(findings, warning(check, said+": they run on Modal", "store an address that Modal can reach"))
+			findings = append(findings, warning(check, finding+": they run on Modal", "store an address that Modal can reach"))
 			continue
 		}
-		findings = append(findings, warning(check, said, "overwinter dev --sandbox-host-ports "+open.String()))
+		findings = append(findings, warning(check, finding, "overwinter dev --sandbox-host-ports "+open.String()))
 	}
 	return findings
 }

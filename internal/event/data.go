@@ -242,12 +242,12 @@ type QuestionData struct {
 // QuestionResolvedData is the data of a question_resolved event: the answer, or the reason why
 // there is none.
 type QuestionResolvedData struct {
-	QuestionID string                   `json:"questionId"`
-	Answer     question.Decision        `json:"answer,omitempty"`
-	Answers    map[string]question.Said `json:"answers,omitempty"`
-	Message    string                   `json:"message,omitempty"`
-	AnsweredBy string                   `json:"answeredBy,omitempty"`
-	Reason     string                   `json:"reason,omitempty"`
+	QuestionID string                    `json:"questionId"`
+	Answer     question.Decision         `json:"answer,omitempty"`
+	Answers    map[string]question.Words `json:"answers,omitempty"`
+	Message    string                    `json:"message,omitempty"`
+	AnsweredBy string                    `json:"answeredBy,omitempty"`
+	Reason     string                    `json:"reason,omitempty"`
 }
 
 // QuestionResolved returns the event data for the end of q.

@@ -230,16 +230,16 @@ func TestCaughtUpIsReportedOnce(t *testing.T) {
 	newest, err := b.appender.Position(ctx, id)
 	require.NoError(t, err)
 	readTo(ctx, t, empty, newest)
-	require.Equal(t, 1, told(ctx, t, b.follower, id, newest-4, newest), "from memory")
+	require.Equal(t, 1, countCaughtUp(ctx, t, b.follower, id, newest-4, newest), "from memory")
 	other := eventlog.NewFollower(b.db, eventlog.FollowerOptions{PageEvents: 2})
 	defer other.Stop()
 	other.Start()
-	require.Equal(t, 1, told(ctx, t, other, id, newest-4, newest), "from Postgres, in pages")
-	require.Equal(t, 1, told(ctx, t, other, id, newest, newest), "with nothing to read")
+	require.Equal(t, 1, countCaughtUp(ctx, t, other, id, newest-4, newest), "from Postgres, in pages")
+	require.Equal(t, 1, countCaughtUp(ctx, t, other, id, newest, newest), "with nothing to read")
 }
 
-// told counts the batches up to a position with CaughtUp set; only the last may have it.
-func told(ctx context.Context, t *testing.T, f *eventlog.Follower, id string, after, last int64) (n int) {
+// countCaughtUp counts the batches up to a position with CaughtUp set; only the last may have it.
+func countCaughtUp(ctx context.Context, t *testing.T, f *eventlog.Follower, id string, after, last int64) (n int) {
 	t.Helper()
 	r, err := f.Follow(ctx, id, after)
 	require.NoError(t, err)

@@ -122,8 +122,8 @@ func open(t *testing.T, s *shelf, after int64) *feed.Feed {
 	return f
 }
 
-// said describes an item briefly.
-func said(t *testing.T, f *feed.Feed) string {
+// nextItems describes an item briefly.
+func nextItems(t *testing.T, f *feed.Feed) string {
 	t.Helper()
 	item, err := f.Next(t.Context())
 	require.NoError(t, err)
@@ -151,15 +151,15 @@ func TestAFeedCatchesUpFollowsAndEnds(t *testing.T) {
 	t.Parallel()
 	s := newShelf(3)
 	f := open(t, s, 0)
-	require.Equal(t, "1 text_delta 2 text_delta ", said(t, f))
-	require.Equal(t, "3 text_delta caught up ", said(t, f))
+	require.Equal(t, "1 text_delta 2 text_delta ", nextItems(t, f))
+	require.Equal(t, "3 text_delta caught up ", nextItems(t, f))
 	s.change(func() { s.session.Status, s.session.Queue.Processing = session.Terminated, 1 })
 	s.append(event.TypeStatus, `{"status":"terminated"}`)
-	require.Equal(t, "4 status ", said(t, f))
+	require.Equal(t, "4 status ", nextItems(t, f))
 	s.change(func() { s.session.Queue.Processing = 0 })
 	s.append("prompt", `{}`)
-	require.Equal(t, "5 prompt ", said(t, f), "what was written with the last prompt's end comes before the end")
-	require.Equal(t, "end ", said(t, f))
+	require.Equal(t, "5 prompt ", nextItems(t, f), "what was written with the last prompt's end comes before the end")
+	require.Equal(t, "end ", nextItems(t, f))
 	require.EqualValues(t, 5, f.Position())
 }
 
@@ -168,28 +168,28 @@ func TestFeedOfEndedSessionEnds(t *testing.T) {
 	s := newShelf(1)
 	s.session.Status = session.Terminated
 	f := open(t, s, 1)
-	require.Equal(t, "caught up ", said(t, f))
-	require.Equal(t, "end ", said(t, f))
+	require.Equal(t, "caught up ", nextItems(t, f))
+	require.Equal(t, "end ", nextItems(t, f))
 }
 
 func TestFeedOfLatestStartsWithNewEvents(t *testing.T) {
 	t.Parallel()
 	s := newShelf(5)
 	f := open(t, s, feed.Latest)
-	require.Equal(t, "caught up ", said(t, f))
+	require.Equal(t, "caught up ", nextItems(t, f))
 	s.append("title", `{}`)
-	require.Equal(t, "6 title ", said(t, f))
+	require.Equal(t, "6 title ", nextItems(t, f))
 }
 
 func TestDeletedRangeIsOneGap(t *testing.T) {
 	t.Parallel()
 	s := newShelf(9)
 	f := open(t, s, 0)
-	require.Equal(t, "1 text_delta 2 text_delta ", said(t, f))
+	require.Equal(t, "1 text_delta 2 text_delta ", nextItems(t, f))
 	s.change(func() { s.first = 8 })
-	require.Equal(t, "gap 3-7 ", said(t, f))
+	require.Equal(t, "gap 3-7 ", nextItems(t, f))
 	require.EqualValues(t, 7, f.Position())
-	require.Equal(t, "8 text_delta 9 text_delta caught up ", said(t, f))
+	require.Equal(t, "8 text_delta 9 text_delta caught up ", nextItems(t, f))
 	_, err := feed.Open(t.Context(), feed.Options{Log: s, Sessions: s}, id, 0)
 	var gone *eventlog.PositionGoneError
 	require.ErrorAs(t, err, &gone)
@@ -200,9 +200,9 @@ func TestIdleFeedSendsHeartbeats(t *testing.T) {
 	s := newShelf(0)
 	f, err := feed.Open(t.Context(), feed.Options{Log: s, Sessions: s, Beat: time.Millisecond}, id, 0)
 	require.NoError(t, err)
-	require.Equal(t, "caught up ", said(t, f))
-	require.Empty(t, said(t, f))
-	require.Empty(t, said(t, f))
+	require.Equal(t, "caught up ", nextItems(t, f))
+	require.Empty(t, nextItems(t, f))
+	require.Empty(t, nextItems(t, f))
 	f.Close()
 	require.Zero(t, s.open)
 }

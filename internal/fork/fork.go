@@ -12,27 +12,27 @@ type Point struct {
 
 // HandOff is the part of another agent's conversation that an agent gets.
 type HandOff struct {
-	From string // the other agent
-	Said []Said // oldest first
-	More bool   // earlier messages were omitted
+	From  string // the other agent
+	Items []Item // oldest first
+	More  bool   // earlier messages were omitted
 }
 
-// Said is a message of a conversation, or a call of a tool.
-type Said struct {
-	Kind   SaidKind
+// Item is a message of a conversation, or a call of a tool.
+type Item struct {
+	Kind   ItemKind
 	Author string // of a prompt, if it names one
 	Tool   string // that was called
 	Text   string // or its beginning
 }
 
-// SaidKind is the kind of a message.
-type SaidKind string
+// ItemKind is the kind of a message.
+type ItemKind string
 
 // The kinds of message.
 const (
-	SaidByUser  SaidKind = "user"
-	SaidByAgent SaidKind = "agent"
-	SaidByTool  SaidKind = "tool" // a call, without its result
+	ItemOfUser  ItemKind = "user"
+	ItemOfAgent ItemKind = "agent"
+	ItemOfTool  ItemKind = "tool" // a call, without its result
 )
 
 // The bounds of a hand-off, in bytes.

@@ -115,7 +115,7 @@ func (db *DB) AttendantLeave(ctx context.Context, sessionID, attendant, workflow
 		}
 		found := waits.found(s)
 		look = &found
-		return cmp.Or(s.q.SessionLeave(ctx, &s.later, sessionID), s.heard(ctx, workflowRunID))
+		return cmp.Or(s.q.SessionLeave(ctx, &s.later, sessionID), s.recordRead(ctx, workflowRunID))
 	})
 	if err != nil {
 		return nil, err
@@ -123,9 +123,9 @@ func (db *DB) AttendantLeave(ctx context.Context, sessionID, attendant, workflow
 	return look, nil
 }
 
-// SessionTakeBack is SessionLook for the workflow of a session that may have an attendant. Unless a
+// SessionReclaim is SessionLook for the workflow of a session that may have an attendant. Unless a
 // run is in progress, it ends the attendance: from then on only the workflow claims prompts.
-func (db *DB) SessionTakeBack(ctx context.Context, sessionID, workflowRunID string) (taken run.TakenBack, err error) {
+func (db *DB) SessionReclaim(ctx context.Context, sessionID, workflowRunID string) (taken run.Reclaimed, err error) {
 	var waits looking
 	var open dbsqlc.Run
 	read := func(in *lookups) (err error) {
@@ -135,8 +135,8 @@ func (db *DB) SessionTakeBack(ctx context.Context, sessionID, workflowRunID stri
 		return cmp.Or(err, waits.read(ctx, db.q, in, sessionID))
 	}
 	err = db.inSessionWith(ctx, "take a session back", sessionID, read, func(s *sessionTx) error {
-		taken = run.TakenBack{Look: waits.found(s), LastActivity: s.row.LastActivityAt.UTC()}
-		if err := s.heard(ctx, workflowRunID); err != nil {
+		taken = run.Reclaimed{Look: waits.found(s), LastActivity: s.row.LastActivityAt.UTC()}
+		if err := s.recordRead(ctx, workflowRunID); err != nil {
 			return err
 		}
 		if open.ID == "" {
@@ -150,7 +150,7 @@ func (db *DB) SessionTakeBack(ctx context.Context, sessionID, workflowRunID stri
 		return err
 	})
 	if err != nil {
-		return run.TakenBack{}, err
+		return run.Reclaimed{}, err
 	}
 	return taken, nil
 }

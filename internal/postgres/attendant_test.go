@@ -108,7 +108,7 @@ func TestAnAttendantIsDue(t *testing.T) {
 		"another attends":         {change: func(t *testing.T, b *harness) { b.attend(t, "a2") }},
 		"the session hibernates":  {change: func(t *testing.T, b *harness) { b.transit(t, session.EventHibernate, session.ReasonIdle) }},
 		"the workflow has taken the session back": {change: func(t *testing.T, b *harness) {
-			_, err := b.SessionTakeBack(b.ctx, b.id, "w1")
+			_, err := b.SessionReclaim(b.ctx, b.id, "w1")
 			require.NoError(t, err)
 		}},
 	} {
@@ -135,7 +135,7 @@ func TestOutdatedAttendantClaimsNothing(t *testing.T) {
 			require.NoError(t, err)
 		},
 		"the workflow has taken the session back": func(t *testing.T, b *harness) {
-			taken, err := b.SessionTakeBack(b.ctx, b.id, "w1")
+			taken, err := b.SessionReclaim(b.ctx, b.id, "w1")
 			require.NoError(t, err)
 			require.Nil(t, taken.Run)
 		},
@@ -257,7 +257,7 @@ func TestWorkflowReclaimsSessionBetweenTurns(t *testing.T) {
 	claimed := b.claimFor(t, "a1")
 	third := b.submit(t, "third")
 	b.command(t, session.CommandAbort)
-	taken, err := b.SessionTakeBack(b.ctx, b.id, "w1")
+	taken, err := b.SessionReclaim(b.ctx, b.id, "w1")
 	require.NoError(t, err)
 	require.Equal(t, &session.Processing{
 		PromptID: second, Ordinal: 2, RunID: claimed.Start.Run.ID, Generation: 1, Dispatch: 1, OnUnknown: session.Hold,
@@ -267,7 +267,7 @@ func TestWorkflowReclaimsSessionBetweenTurns(t *testing.T) {
 	_, err = b.RunEnd(b.ctx, run.Ending{RunID: claimed.Start.Run.ID, Token: "c1", Outcome: session.OutcomeCompleted, LookFor: "w1"})
 	require.NoError(t, err)
 
-	taken, err = b.SessionTakeBack(b.ctx, b.id, "w1")
+	taken, err = b.SessionReclaim(b.ctx, b.id, "w1")
 	require.NoError(t, err)
 	require.Nil(t, taken.Run)
 	s, err := b.SessionGet(b.ctx, b.id)
@@ -352,7 +352,7 @@ func TestAPromptForAnAttendantIsSignalledLater(t *testing.T) {
 	done, err := b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandSync})
 	require.NoError(t, err)
 	require.True(t, done.Notify)
-	_, err = b.SessionTakeBack(b.ctx, b.id, "w1")
+	_, err = b.SessionReclaim(b.ctx, b.id, "w1")
 	require.NoError(t, err)
 	p := submit()
 	require.True(t, p.Notify, "without an attendant the workflow is signalled")

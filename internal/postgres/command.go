@@ -288,7 +288,7 @@ func (db *DB) SessionLook(ctx context.Context, sessionID, workflowRunID string) 
 	read := func(in *lookups) error { return waits.read(ctx, db.q, in, sessionID) }
 	err = db.inSessionWith(ctx, "read pending work", sessionID, read, func(s *sessionTx) error {
 		look = waits.found(s)
-		return s.heard(ctx, workflowRunID)
+		return s.recordRead(ctx, workflowRunID)
 	})
 	return look, err
 }
@@ -317,11 +317,11 @@ func (l *looking) found(s *sessionTx) session.Look {
 	return look
 }
 
-// heard records that a workflow run has read the pending work.
-func (s *sessionTx) heard(ctx context.Context, workflowRunID string) error {
+// recordRead records that a workflow run has read the pending work.
+func (s *sessionTx) recordRead(ctx context.Context, workflowRunID string) error {
 	return cmp.Or(
-		s.q.SessionHeard(ctx, &s.later, s.row.ID),
-		s.q.CommandsHeard(ctx, &s.later, &dbsqlc.CommandsHeardParams{SessionID: s.row.ID, HeardBy: workflowRunID}),
+		s.q.SessionWorkRead(ctx, &s.later, s.row.ID),
+		s.q.CommandsRead(ctx, &s.later, &dbsqlc.CommandsReadParams{SessionID: s.row.ID, HeardBy: workflowRunID}),
 	)
 }
 

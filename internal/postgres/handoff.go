@@ -45,22 +45,22 @@ func (s *sessionTx) handOff(ctx context.Context, before int64) (*fork.HandOff, e
 	h := fork.HandOff{From: handed.HandedFrom}
 	size := 0
 	for _, row := range rows {
-		said := fork.Said{Kind: fork.SaidByUser, Author: row.Author, Text: handOffText(row.Text, fork.MaxHandOffText)}
+		item := fork.Item{Kind: fork.ItemOfUser, Author: row.Author, Text: handOffText(row.Text, fork.MaxHandOffText)}
 		switch row.Type {
 		case "assistant_text":
-			said.Kind = fork.SaidByAgent
+			item.Kind = fork.ItemOfAgent
 		case "tool_use":
-			said = fork.Said{Kind: fork.SaidByTool, Tool: handOffText(row.Name, fork.MaxHandOffCall), Text: handOffText(row.Text, fork.MaxHandOffCall)}
+			item = fork.Item{Kind: fork.ItemOfTool, Tool: handOffText(row.Name, fork.MaxHandOffCall), Text: handOffText(row.Text, fork.MaxHandOffCall)}
 		}
-		size += len(said.Text) + len(said.Tool) + len(said.Author) + handOffOverhead
-		if h.More = len(h.Said) == maxHandOffItems || size > fork.MaxHandOff; h.More {
+		size += len(item.Text) + len(item.Tool) + len(item.Author) + handOffOverhead
+		if h.More = len(h.Items) == maxHandOffItems || size > fork.MaxHandOff; h.More {
 			break
 		}
-		if strings.TrimSpace(said.Text+said.Tool) != "" {
-			h.Said = append(h.Said, said)
+		if strings.TrimSpace(item.Text+item.Tool) != "" {
+			h.Items = append(h.Items, item)
 		}
 	}
-	slices.Reverse(h.Said)
+	slices.Reverse(h.Items)
 	return &h, nil
 }
 

@@ -34,7 +34,7 @@ func (b *harness) started(t *testing.T, text string, outcome session.Outcome) (p
 }
 
 func saidIn(h *fork.HandOff) (texts []string) {
-	for _, s := range h.Said {
+	for _, s := range h.Items {
 		texts = append(texts, s.Text)
 	}
 	return texts
@@ -75,7 +75,7 @@ func TestForkWithAnotherAgentGetsConversation(t *testing.T) {
 	_, start := f.started(t, "failed", session.OutcomeFailed)
 	require.False(t, start.Resume)
 	require.Equal(t, f.id, start.MemoryID, "its memory has its own name")
-	require.Equal(t, &fork.HandOff{From: original.Agent, Said: []fork.Said{{Kind: fork.SaidByAgent, Text: "one"}}}, start.HandOff)
+	require.Equal(t, &fork.HandOff{From: original.Agent, Items: []fork.Item{{Kind: fork.ItemOfAgent, Text: "one"}}}, start.HandOff)
 	_, start = f.started(t, "more", session.OutcomeCompleted)
 	require.Equal(t, []string{"one", "failed"}, saidIn(start.HandOff))
 	f.handsOver(t, original.Agent, false)
@@ -159,5 +159,5 @@ func TestAHandOffIsBounded(t *testing.T) {
 	}
 	require.LessOrEqual(t, size, fork.MaxHandOff)
 	require.Greater(t, size, fork.MaxHandOff*3/4)
-	require.True(t, strings.HasPrefix(saidIn(start.HandOff)[len(start.HandOff.Said)-1], "19 "), "the newest are kept")
+	require.True(t, strings.HasPrefix(saidIn(start.HandOff)[len(start.HandOff.Items)-1], "19 "), "the newest are kept")
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // listen collects the notifications of one listener until the test ends.
-func (b *harness) listen(t *testing.T) (told func() []string) {
+func (b *harness) listen(t *testing.T) (notified func() []string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var mu sync.Mutex
@@ -45,14 +45,14 @@ func (b *harness) listen(t *testing.T) (told func() []string) {
 func TestReadersAreNotifiedAfterTheCommit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	told := b.listen(t)
+	notified := b.listen(t)
 	b.submit(t, "hello")
-	require.Eventually(t, func() bool { return len(told()) > 0 }, waitLimit, time.Millisecond)
-	require.Contains(t, told(), b.id)
+	require.Eventually(t, func() bool { return len(notified()) > 0 }, waitLimit, time.Millisecond)
+	require.Contains(t, notified(), b.id)
 
 	other := b.session(t)
 	require.NoError(t, b.appendOne(t, eventlog.Append{SessionID: other, Events: []eventlog.Draft{draft("x", 0, 0, `{}`)}}))
-	require.Eventually(t, func() bool { return slices.Contains(told(), other) }, waitLimit, time.Millisecond)
+	require.Eventually(t, func() bool { return slices.Contains(notified(), other) }, waitLimit, time.Millisecond)
 }
 
 // TestCommitsDoNotWaitForOthersToNotify makes a transaction that notifies hang in its commit,

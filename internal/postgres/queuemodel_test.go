@@ -549,7 +549,7 @@ func (m *queueModel) finish(rt *rapid.T) {
 		m.ends(outcome.PromptStatus(), "")
 	}
 	require.Equal(rt, attended, ended.Attended)
-	m.over(attended)
+	m.endRun(attended)
 }
 
 // giveBack returns the run in progress, which never reached the agent.
@@ -570,7 +570,7 @@ func (m *queueModel) giveBack(rt *rapid.T) {
 		m.ends(session.PromptQueued, session.ReasonSandboxLost)
 	}
 	attendant := m.attendant
-	m.over(false)
+	m.endRun(false)
 	m.attendant = attendant
 }
 
@@ -599,7 +599,7 @@ func (p *modelPrompt) back() {
 	p.status, p.reason, p.joined, p.steers, p.taken = session.PromptQueued, "", "", "", false
 }
 
-func (m *queueModel) over(attended bool) {
+func (m *queueModel) endRun(attended bool) {
 	m.run, m.running, m.aborted, m.attendant, m.attempt, m.frames, m.read = "", nil, "", "", false, 0, false
 	if attended {
 		m.attendant = "a1"

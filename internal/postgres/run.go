@@ -62,11 +62,11 @@ func (db *DB) runBegin(ctx context.Context, sessionID, promptID, claimID string,
 		}
 		if s.held() {
 			verdict.Held = true
-			return s.q.SessionHeard(ctx, &s.later, sessionID) // this answers the signal
+			return s.q.SessionWorkRead(ctx, &s.later, sessionID) // this answers the signal
 		}
 		if first.ID == "" { // still being collected: the end of the collection is signalled
 			verdict.Held = true
-			return s.q.SessionHeard(ctx, &s.later, sessionID)
+			return s.q.SessionWorkRead(ctx, &s.later, sessionID)
 		}
 		if first.ID != p.ID {
 			verdict.Earlier = &session.QueuedPrompt{ID: first.ID, Ordinal: first.Ordinal, Rank: first.Rank}
@@ -469,7 +469,7 @@ func (s *sessionTx) runEnd(ctx context.Context, claim dbsqlc.Run, ending run.End
 		// Usually there is nothing to record: the claim has answered the signal, and no command is
 		// pending.
 		if s.row.SignalledAt != nil || !s.row.Loaded || len(found.Commands) > 0 {
-			if err := s.heard(ctx, ending.LookFor); err != nil {
+			if err := s.recordRead(ctx, ending.LookFor); err != nil {
 				return run.Run{}, err
 			}
 		}

@@ -285,7 +285,7 @@ func (db *DB) SessionOpen(ctx context.Context, sessionID, workflowRunID string) 
 		if err := s.q.SessionSetLoaded(ctx, s, &dbsqlc.SessionSetLoadedParams{ID: sessionID, Loaded: true}); err != nil {
 			return err
 		}
-		if err := s.heard(ctx, workflowRunID); err != nil {
+		if err := s.recordRead(ctx, workflowRunID); err != nil {
 			return err
 		}
 		if loaded.Session, err = db.sessionGet(ctx, s, sessionID); err != nil {

@@ -64,7 +64,7 @@ func TestOnlyNewestWorkflowRunMayRecord(t *testing.T) {
 			return err
 		},
 		"AttendantLeave":    func(session.Transition) error { _, err := b.AttendantLeave(second, b.id, "a1", "w2"); return err },
-		"SessionTakeBack":   func(session.Transition) error { _, err := b.SessionTakeBack(second, b.id, "w2"); return err },
+		"SessionReclaim":    func(session.Transition) error { _, err := b.SessionReclaim(second, b.id, "w2"); return err },
 		"SessionClose":      func(session.Transition) error { return b.SessionClose(second, b.id) },
 		"ProblemReport":     func(session.Transition) error { return b.ProblemReport(second, b.id, "code", "words") },
 		"PromptsCancel":     func(session.Transition) error { _, err := b.PromptsCancel(second, b.id, "stop"); return err },

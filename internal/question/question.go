@@ -124,7 +124,7 @@ func Decisions() []Decision {
 type Answer struct {
 	Decision Decision `json:"decision"`
 	// Answers has the answer to each Item by its Question.
-	Answers map[string]Said `json:"answers,omitempty"`
+	Answers map[string]Words `json:"answers,omitempty"`
 	// Message is sent to the agent with a rejection.
 	Message string `json:"message,omitempty"`
 	// By is the client's name of the person who answered; empty if not given.

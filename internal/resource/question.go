@@ -9,19 +9,19 @@ import (
 
 // QuestionJSON is the JSON of an agent's question.
 type QuestionJSON struct {
-	ID        string                   `json:"id"`
-	SessionID string                   `json:"sessionId"`
-	RunID     string                   `json:"runId"`
-	Kind      question.Kind            `json:"kind"`
-	Title     string                   `json:"title"`
-	ToolName  string                   `json:"toolName,omitempty"`
-	ToolUseID string                   `json:"toolUseId,omitempty"`
-	Input     json.RawMessage          `json:"input,omitempty"`
-	Questions []QuestionItem           `json:"questions,omitempty"`
-	Status    question.Status          `json:"status"`
-	Answer    question.Decision        `json:"answer,omitempty"`
-	Answers   map[string]question.Said `json:"answers,omitempty"`
-	Message   string                   `json:"message,omitempty"`
+	ID        string                    `json:"id"`
+	SessionID string                    `json:"sessionId"`
+	RunID     string                    `json:"runId"`
+	Kind      question.Kind             `json:"kind"`
+	Title     string                    `json:"title"`
+	ToolName  string                    `json:"toolName,omitempty"`
+	ToolUseID string                    `json:"toolUseId,omitempty"`
+	Input     json.RawMessage           `json:"input,omitempty"`
+	Questions []QuestionItem            `json:"questions,omitempty"`
+	Status    question.Status           `json:"status"`
+	Answer    question.Decision         `json:"answer,omitempty"`
+	Answers   map[string]question.Words `json:"answers,omitempty"`
+	Message   string                    `json:"message,omitempty"`
 	// AnsweredBy is the client's name of the person who answered.
 	AnsweredBy string `json:"answeredBy,omitempty"`
 	Reason     string `json:"reason,omitempty"`

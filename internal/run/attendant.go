@@ -24,8 +24,8 @@ type Claimed struct {
 	Start    *Start // start of the claimed prompt; nil if none is queued
 }
 
-// TakenBack is the state of a session after its workflow has ended the attendance.
-type TakenBack struct {
+// Reclaimed is the state of a session after its workflow has ended the attendance.
+type Reclaimed struct {
 	session.Look
 	// Run is the run in progress, until whose end the attendant keeps the session; nil if the
 	// session no longer has an attendant.

@@ -38,8 +38,8 @@ func Unpack(ctx context.Context, sb *sandbox.Sandbox, archiveID string, content 
 	defer cancel()
 	code, err := process.Wait(waited)
 	if err == nil && code != runner.ExitOK {
-		said, _ := io.ReadAll(io.LimitReader(process.Stderr, 1000)) // as far as available
-		err = fmt.Errorf("the runner's command ended with %d: %s", code, said)
+		output, _ := io.ReadAll(io.LimitReader(process.Stderr, 1000)) // as far as available
+		err = fmt.Errorf("the runner's command ended with %d: %s", code, output)
 	}
 	return errors.Join(writeErr, err)
 }

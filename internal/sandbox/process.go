@@ -41,15 +41,15 @@ type Process struct {
 	Stdin          io.WriteCloser
 	Stdout, Stderr io.Reader
 
-	sb      *Sandbox
-	exec    driver.Exec
-	started time.Time
-	timeout time.Duration
-	cancel  context.CancelCauseFunc
-	heard   atomic.Int64  // time of the last output, in Unix nanoseconds
-	done    chan struct{} // closed when code and err are set
-	code    int
-	err     error
+	sb         *Sandbox
+	exec       driver.Exec
+	started    time.Time
+	timeout    time.Duration
+	cancel     context.CancelCauseFunc
+	lastOutput atomic.Int64  // time of the last output, in Unix nanoseconds
+	done       chan struct{} // closed when code and err are set
+	code       int
+	err        error
 
 	mu     sync.Mutex
 	broken error // why the link was closed; set before the streams are closed
@@ -136,7 +136,7 @@ func (p *Process) watch(link context.Context) {
 			}
 			return
 		case now := <-tick.C:
-			if now.UnixNano()-p.heard.Load() < int64(p.sb.p.pollInterval) {
+			if now.UnixNano()-p.lastOutput.Load() < int64(p.sb.p.pollInterval) {
 				continue // a dead process has no output
 			}
 			gone := p.sb.dead(ctx)
@@ -236,7 +236,7 @@ type stream struct {
 func (s stream) Read(b []byte) (int, error) {
 	n, err := s.r.Read(b)
 	if n > 0 {
-		s.p.heard.Store(time.Now().UnixNano())
+		s.p.lastOutput.Store(time.Now().UnixNano())
 	}
 	if err == nil {
 		return n, nil

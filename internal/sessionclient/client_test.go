@@ -88,7 +88,7 @@ func stub(ctx workflow.Context, in contract.WorkflowInput) ([]heard, error) {
 
 func setup(t *testing.T) (context.Context, *sessionclient.Client, string) {
 	t.Helper()
-	return t.Context(), sessionclient.New(engine, "default", sessionclient.At(queue)).Patient(waitLimit), session.NewID(session.SessionPrefix)
+	return t.Context(), sessionclient.New(engine, "default", sessionclient.At(queue)).WithTimeout(waitLimit), session.NewID(session.SessionPrefix)
 }
 
 func TestEveryCallReachesTheWorkflow(t *testing.T) {
@@ -213,7 +213,7 @@ func TestUnresponsiveTemporalIsUnavailable(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	const timeout = 300 * time.Millisecond
-	ctx, o, id := t.Context(), sessionclient.New(c, "default", sessionclient.At(queue)).Patient(timeout), session.NewID(session.SessionPrefix)
+	ctx, o, id := t.Context(), sessionclient.New(c, "default", sessionclient.At(queue)).WithTimeout(timeout), session.NewID(session.SessionPrefix)
 	t.Cleanup(func() {
 		require.Positive(t, left.Load())
 		require.LessOrEqual(t, time.Duration(left.Load()), timeout)
@@ -237,5 +237,5 @@ func TestPingAnswers(t *testing.T) {
 	t.Parallel()
 	ctx, o, _ := setup(t)
 	require.NoError(t, o.Ping(ctx))
-	require.Equal(t, failure.Unavailable, failure.CodeOf(sessionclient.New(engine, "nowhere", sessionclient.At(queue)).Patient(waitLimit).Ping(ctx)))
+	require.Equal(t, failure.Unavailable, failure.CodeOf(sessionclient.New(engine, "nowhere", sessionclient.At(queue)).WithTimeout(waitLimit).Ping(ctx)))
 }

@@ -2,9 +2,9 @@ package sessionclient
 
 import "time"
 
-// Patient returns o with another timeout for every call.
-func (o *Client) Patient(d time.Duration) *Client {
-	patient := *o
-	patient.timeout = d
-	return &patient
+// WithTimeout returns o with another timeout for every call.
+func (o *Client) WithTimeout(d time.Duration) *Client {
+	changed := *o
+	changed.timeout = d
+	return &changed
 }

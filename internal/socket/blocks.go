@@ -179,14 +179,14 @@ func blocksOf(e eventlog.Event) (kind Type, data any, announced *Message) {
 	of := sessionOnly{e.SessionID}
 	switch e.Type {
 	case event.TypeStatus:
-		kind, data = said(typeSessionStatus, e, func(d event.StatusData) any {
+		kind, data = convertData(typeSessionStatus, e, func(d event.StatusData) any {
 			return with(e.Data, struct {
 				sessionOnly
 				Runtime resource.RuntimeJSON `json:"runtime"`
 			}{of, resource.RuntimeJSON{IsLoaded: !d.Status.Final(), Sandbox: d.Sandbox}})
 		})
 	case event.TypeFile:
-		kind, data = said(typeFileModified, e, func(event.FileData) any {
+		kind, data = convertData(typeFileModified, e, func(event.FileData) any {
 			return struct {
 				sessionOnly
 				File json.RawMessage `json:"file"`
@@ -209,7 +209,7 @@ func blocksOf(e eventlog.Event) (kind Type, data any, announced *Message) {
 			Options json.RawMessage `json:"options"`
 		}{of, e.Data}
 	case event.TypeQuestion:
-		kind, data = said(typeSessionQuestion, e, func(d questionOnly) any {
+		kind, data = convertData(typeSessionQuestion, e, func(d questionOnly) any {
 			if d.data() == nil {
 				return nil
 			}
@@ -221,7 +221,7 @@ func blocksOf(e eventlog.Event) (kind Type, data any, announced *Message) {
 			Resolved json.RawMessage `json:"resolved"`
 		}{of, e.Data}
 	case string(conversation.EventError):
-		kind, data = said(TypeError, e, func(d conversation.Problem) any {
+		kind, data = convertData(TypeError, e, func(d conversation.Problem) any {
 			return struct {
 				sessionOnly
 				conversation.Problem
@@ -240,31 +240,31 @@ func blockOf(e eventlog.Event) (kind Type, data any, announced *Message) {
 	}
 	switch e.Type {
 	case string(conversation.EventBlockStart):
-		kind, data = said(typeBlockStart, e, func(d conversation.BlockStart) any {
+		kind, data = convertData(typeBlockStart, e, func(d conversation.BlockStart) any {
 			announced = announce(typeSubagentDiscovered, e, d.Block)
 			return block{in, "", d.Block}
 		})
 	case string(conversation.EventBlockComplete):
-		kind, data = said(typeBlockComplete, e, func(d conversation.BlockComplete) any {
+		kind, data = convertData(typeBlockComplete, e, func(d conversation.BlockComplete) any {
 			announced = announce(typeSubagentCompleted, e, d.Block)
 			return block{in, d.Block.ID, d.Block}
 		})
 	case string(conversation.EventBlockUpdate):
-		kind, data = said(typeBlockUpdate, e, func(d conversation.BlockUpdate) any {
+		kind, data = convertData(typeBlockUpdate, e, func(d conversation.BlockUpdate) any {
 			return struct {
 				inConversation
 				conversation.BlockUpdate
 			}{in, d}
 		})
 	case string(conversation.EventTextDelta):
-		kind, data = said(typeBlockDelta, e, func(d conversation.TextDelta) any {
+		kind, data = convertData(typeBlockDelta, e, func(d conversation.TextDelta) any {
 			return struct {
 				inConversation
 				conversation.TextDelta
 			}{in, d}
 		})
 	case string(conversation.EventBlockRemoved):
-		kind, data = said(typeBlockRemoved, e, func(d conversation.BlockRemoved) any {
+		kind, data = convertData(typeBlockRemoved, e, func(d conversation.BlockRemoved) any {
 			return struct {
 				inConversation
 				conversation.BlockRemoved

@@ -20,7 +20,7 @@ type Init struct {
 type InitSession struct {
 	resource.SessionJSON
 	// Messages is nil for a client that resumes at its position, which already has them.
-	Messages *[]Said `json:"messages,omitempty"`
+	Messages *[]Utterance `json:"messages,omitempty"`
 	// More means that further parts of the conversation follow immediately.
 	More bool `json:"more,omitempty"`
 }
@@ -61,8 +61,8 @@ func (Chat) Question(_ string, q json.RawMessage) any {
 
 // Page is the data of a message with a further part of the conversation.
 type Page struct {
-	Messages []Said `json:"messages"`
-	More     bool   `json:"more"`
+	Messages []Utterance `json:"messages"`
+	More     bool        `json:"more"`
 }
 
 // Range is the data of a gap: the positions of events that were deleted before this client received them.

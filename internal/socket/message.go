@@ -65,8 +65,8 @@ type Message struct {
 	Data any    `json:"data,omitempty"`
 }
 
-// Said is a message of a conversation: a block in the form for people.
-type Said struct {
+// Utterance is a message of a conversation: a block in the form for people.
+type Utterance struct {
 	ID             string                   `json:"id"`
 	ConversationID string                   `json:"conversationId"`
 	Role           Role                     `json:"role"`
@@ -95,12 +95,12 @@ const (
 	roleSystem    Role = "system"
 )
 
-// sayingOf converts a block of a conversation.
-func sayingOf(conversationID string, b conversation.Block) Said {
+// utteranceOf converts a block of a conversation.
+func utteranceOf(conversationID string, b conversation.Block) Utterance {
 	if conversationID == "" {
 		conversationID = conversation.Main
 	}
-	c := Said{
+	c := Utterance{
 		ID: b.ID, ConversationID: conversationID, Kind: b.Type, Status: b.Status, Content: b.Content, Parts: []conversation.Block{},
 		Subtype: b.Subtype, PromptID: b.PromptID, AuthorID: b.Author, AuthorName: b.Author, RunID: b.RunID,
 		TruncatedBytes: b.TruncatedBytes, CreatedAt: resource.Time(b.CreatedAt),
@@ -124,11 +124,11 @@ func sayingOf(conversationID string, b conversation.Block) Said {
 }
 
 // History converts the blocks of a page of a conversation, in order.
-func History(c conversation.Conversation) []Said {
-	out := []Said{}
+func History(c conversation.Conversation) []Utterance {
+	out := []Utterance{}
 	for _, t := range c.Threads {
 		for _, b := range t.Blocks {
-			out = append(out, sayingOf(t.ID, b))
+			out = append(out, utteranceOf(t.ID, b))
 		}
 	}
 	return out
@@ -259,19 +259,19 @@ func (Chat) Encode(e eventlog.Event) ([][]byte, error) {
 func translate(e eventlog.Event) (Type, any) {
 	switch e.Type {
 	case string(conversation.EventBlockStart):
-		return said(typeMessage, e, func(d conversation.BlockStart) any { return sayingOf(e.ConversationID, d.Block) })
+		return convertData(typeMessage, e, func(d conversation.BlockStart) any { return utteranceOf(e.ConversationID, d.Block) })
 	case string(conversation.EventBlockComplete):
-		return said(typeMessageUpdated, e, func(d conversation.BlockComplete) any { return sayingOf(e.ConversationID, d.Block) })
+		return convertData(typeMessageUpdated, e, func(d conversation.BlockComplete) any { return utteranceOf(e.ConversationID, d.Block) })
 	case string(conversation.EventBlockUpdate):
-		return said(typeMessageUpdated, e, func(d conversation.BlockUpdate) any { return update{d.BlockID, d.Updates} })
+		return convertData(typeMessageUpdated, e, func(d conversation.BlockUpdate) any { return update{d.BlockID, d.Updates} })
 	case string(conversation.EventTextDelta):
-		return said(typeChunk, e, func(d conversation.TextDelta) any { return chunk{d.BlockID, d.Delta} })
+		return convertData(typeChunk, e, func(d conversation.TextDelta) any { return chunk{d.BlockID, d.Delta} })
 	case string(conversation.EventBlockRemoved):
-		return said(typeMessagesRemoved, e, func(d conversation.BlockRemoved) any { return removed{[]string{d.BlockID}} })
+		return convertData(typeMessagesRemoved, e, func(d conversation.BlockRemoved) any { return removed{[]string{d.BlockID}} })
 	case event.TypeStatus:
-		return said(typeStatus, e, func(d event.StatusData) any { return with(e.Data, SandboxOf(d.Sandbox)) })
+		return convertData(typeStatus, e, func(d event.StatusData) any { return with(e.Data, SandboxOf(d.Sandbox)) })
 	case event.TypeQueue:
-		return said(typeStatus, e, func(d event.QueueData) any { return queueData{workOf(d), e.Data} })
+		return convertData(typeStatus, e, func(d event.QueueData) any { return queueData{workOf(d), e.Data} })
 	case event.TypePrompt:
 		return typePrompt, e.Data
 	case event.TypeTurnStart, string(conversation.EventMetadataUpdate):
@@ -279,7 +279,7 @@ func translate(e eventlog.Event) (Type, any) {
 	case event.TypeTurnEnd:
 		return typeAgentStatus, agentStatus{"idle", e.Type, e.Data}
 	case event.TypeQuestion:
-		return said(typeQuestion, e, func(d questionOnly) any { return d.data() })
+		return convertData(typeQuestion, e, func(d questionOnly) any { return d.data() })
 	case event.TypeQuestionResolved:
 		return typeQuestionResolved, e.Data
 	case event.TypeFile:
@@ -309,8 +309,8 @@ func translate(e eventlog.Event) (Type, any) {
 	return "", nil
 }
 
-// said converts the data of an event if it matches its type.
-func said[T any](kind Type, e eventlog.Event, convert func(T) any) (Type, any) {
+// convertData converts the data of an event if it matches its type.
+func convertData[T any](kind Type, e eventlog.Event, convert func(T) any) (Type, any) {
 	var d T
 	if json.Unmarshal(e.Data, &d) != nil {
 		return "", nil

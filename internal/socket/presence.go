@@ -28,18 +28,18 @@ func Users(users []presence.User) []User {
 // only the number of clients has changed.
 func (Chat) Presence(before, now presence.Presence) []any {
 	var out []any
-	said := func(kind Type, u presence.User) {
+	report := func(kind Type, u presence.User) {
 		out = append(out, Message{Type: kind, Data: presenceData{User{UserID: u.ID, Name: u.Name}, now.Clients, Users(now.Users)}})
 	}
 	was, is := byID(before.Users), byID(now.Users)
 	for _, u := range before.Users {
 		if _, there := is[u.ID]; !there {
-			said(typeUserLeft, u)
+			report(typeUserLeft, u)
 		}
 	}
 	for _, u := range now.Users {
 		if _, there := was[u.ID]; !there {
-			said(typeUserJoined, u)
+			report(typeUserJoined, u)
 		}
 	}
 	return out

@@ -118,7 +118,7 @@ func (v *View) userMessage(b *block) {
 	case b.thread.depth > 0:
 		v.line(b.thread, span{cyan, v.sign("prompt: ", "❯ ")}, span{dim, v.shorten(b.Content)})
 	case b.PromptID == "" || b.PromptID != v.shownPrompt:
-		v.said(b.thread, b.Content)
+		v.text(b.thread, b.Content)
 		v.shownPrompt = b.PromptID
 	}
 }
@@ -192,7 +192,7 @@ func (v *View) writeOpen(b *block) {
 	}
 	v.flushCounts()
 	if of := b.thread.of; of != nil && b.Type == conversation.AssistantText {
-		of.heard = true
+		of.hasOutput = true
 	}
 	st := plain
 	if b.Type == conversation.Thinking {

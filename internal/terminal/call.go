@@ -142,7 +142,7 @@ func (v *View) result(of *block, r conversation.Block) {
 	for _, i := range r.Images {
 		all = append(all, picture(i))
 	}
-	if len(all) == 0 || of.heard && !r.IsError && !v.options.Full {
+	if len(all) == 0 || of.hasOutput && !r.IsError && !v.options.Full {
 		return // a subagent's result repeats its text
 	}
 	if v.last != of || of.ID == "" {

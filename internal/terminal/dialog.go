@@ -65,14 +65,14 @@ func (d *Dialog) Line(line string) (done bool, hint string) {
 		return true, ""
 	}
 	item := d.question.Questions[d.item]
-	said, hint := choose(item, line)
+	words, hint := choose(item, line)
 	if hint != "" {
 		return false, hint
 	}
 	if d.answer.Answers == nil {
 		d.answer = client.Reply{Answer: client.Once, Answers: map[string]client.Words{}}
 	}
-	d.answer.Answers[item.Question] = said
+	d.answer.Answers[item.Question] = words
 	d.item++
 	return d.item == len(d.question.Questions), ""
 }
@@ -97,9 +97,9 @@ func (d *Dialog) decide(line string) (bool, string) {
 }
 
 // choose parses the answer to one question in words: numbers of options, or text.
-func choose(item client.QuestionItem, line string) (said client.Words, hint string) {
+func choose(item client.QuestionItem, line string) (words client.Words, hint string) {
 	if line == "" {
-		return said, "say something, or " + rejects + " and why"
+		return words, "say something, or " + rejects + " and why"
 	}
 	numbers := strings.Split(line, ",")
 	if !item.Multiple {
@@ -112,7 +112,7 @@ func choose(item client.QuestionItem, line string) (said client.Words, hint stri
 			return client.Say(line), ""
 		}
 		if n < 1 || n > len(item.Options) {
-			return said, fmt.Sprintf("there is no option %d", n)
+			return words, fmt.Sprintf("there is no option %d", n)
 		}
 		labels = append(labels, item.Options[n-1].Label)
 	}

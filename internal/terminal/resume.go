@@ -17,7 +17,7 @@ func (v *View) Resume(c conversation.Conversation, last int) error {
 				v.named(t.blocks[b.ID])
 			}
 			if t.of != nil && b.Type == conversation.AssistantText {
-				t.of.heard = true
+				t.of.hasOutput = true
 			}
 		}
 	}

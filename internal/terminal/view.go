@@ -86,7 +86,7 @@ type block struct {
 
 	thread    *thread
 	label     string              // of a subagent
-	heard     bool                // it has produced output
+	hasOutput bool                // it has produced output
 	printed   int                 // bytes of Content
 	begun     bool                // something of it was shown
 	newlines  int                 // printed once more text follows
@@ -470,13 +470,13 @@ func (v *View) turnStart(d event.TurnStartData, at time.Time) {
 	v.runs[d.RunID] = &turn{start: at}
 	v.processing = d.PromptID
 	if p, ok := v.prompts[d.PromptID]; ok {
-		v.said(v.thread(conversation.Main), p.Content)
+		v.text(v.thread(conversation.Main), p.Content)
 		v.shownPrompt = d.PromptID
 	}
 }
 
-// said shows a message of a person, or of an agent to its subagent.
-func (v *View) said(t *thread, content string) {
+// text shows a message of a person, or of an agent to its subagent.
+func (v *View) text(t *thread, content string) {
 	v.gap(t)
 	all := lines(content)
 	for i, line := range all {

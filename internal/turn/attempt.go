@@ -57,10 +57,10 @@ type attempt struct {
 	// run has handed the prompt to a runner.
 	mayHaveDelivered bool
 
-	heard   time.Time           // the last message of the runner, or answer to the agent
-	tried   time.Time           // the last attempt to park the run, which did not succeed
-	parked  bool                // the run is parked, and this attempt has ended
-	answers []question.Question // that this part of the run begins with
+	lastActive time.Time           // the last message of the runner, or answer to the agent
+	tried      time.Time           // the last attempt to park the run, which did not succeed
+	parked     bool                // the run is parked, and this attempt has ended
+	answers    []question.Question // that this part of the run begins with
 
 	answeredTo int64 // the frame up to which calls are answered
 
@@ -90,7 +90,7 @@ func (x *Executor) newAttempt(ctx context.Context, in Request, progress Progress
 	a := &attempt{
 		Executor: x, in: in, start: start, token: in.Token, progress: progress, adapter: adapter, convert: resumed, end: end,
 		sandbox: x.Sandbox.Open(in.SandboxID), frame: start.Run.LastFrame, answeredTo: start.Run.LastFrame,
-		mayHaveDelivered: start.Run.Attempt > 1, heard: time.Now(),
+		mayHaveDelivered: start.Run.Attempt > 1, lastActive: time.Now(),
 		permissions: permissionsOf(start),
 		files:       runner.NewFileGatherer(start.Files, in.Generation),
 	}

@@ -33,9 +33,9 @@ type batch struct {
 	// again.
 	urgent bool
 	began  time.Time
-	// prelude is when the first event came; zero before. said: there are events that readers wait for.
+	// prelude is when the first event came; zero before. awaited: there are events that readers wait for.
 	prelude time.Time
-	said    bool
+	awaited bool
 }
 
 // joinedDelta is the text of the last event of a batch, if that is a delta and another one has
@@ -75,12 +75,12 @@ func (b *batch) observe(events []conversation.Event) {
 		switch d := e.Data.(type) {
 		case conversation.BlockStart:
 			text := d.Block.Type == conversation.AssistantText || d.Block.Type == conversation.Thinking
-			b.said = b.said || d.Block.Type != conversation.UserMessage && (!text || d.Block.Content != "")
+			b.awaited = b.awaited || d.Block.Type != conversation.UserMessage && (!text || d.Block.Content != "")
 		case conversation.BlockComplete:
-			b.said = b.said || d.Block.Type != conversation.UserMessage
+			b.awaited = b.awaited || d.Block.Type != conversation.UserMessage
 		case conversation.MetadataUpdate:
 		default:
-			b.said = true
+			b.awaited = true
 		}
 		if b.prelude.IsZero() {
 			b.prelude = time.Now()

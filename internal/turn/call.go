@@ -101,7 +101,7 @@ func (c *convert) effectOf(data []byte) agenttool.Effect {
 		return agenttool.Effect{Answer: agenttool.Refuse("The call is not valid.")}
 	}
 	call.Input = c.masking.masker.JSON(call.Input)
-	return agenttool.Carry(call)
+	return agenttool.Execute(call)
 }
 
 // answerCalls sends the answers to the calls whose frames are committed.

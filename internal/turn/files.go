@@ -45,8 +45,8 @@ func (a *attempt) commitFiles(ctx context.Context, messages []runner.Message) er
 	if err := a.Store.FilesAppend(ctx, b); err != nil {
 		return kept(err)
 	}
-	a.limits.Beside.Bytes += room.Bytes - b.Budget.Bytes
-	a.limits.Beside.Events += room.Events - b.Budget.Events
+	a.limits.Other.Bytes += room.Bytes - b.Budget.Bytes
+	a.limits.Other.Events += room.Events - b.Budget.Events
 	a.limits.Full, a.tooLargeLogged = b.Budget.Full, b.Budget.TooLarge
 	return nil
 }
@@ -61,7 +61,7 @@ func (a *attempt) countFiles(ctx context.Context) error {
 	if err != nil {
 		return Stored(err)
 	}
-	a.limits.Beside = conversation.Spent{Bytes: logged.Bytes, Events: logged.Events}
+	a.limits.Other = conversation.Amount{Bytes: logged.Bytes, Events: logged.Events}
 	a.limits.Full, a.tooLargeLogged = a.limits.Full || logged.Full, logged.TooLarge
 	return nil
 }

@@ -45,7 +45,7 @@ func (a *attempt) follow(ctx context.Context, link *turnLink, done func([]runner
 			return err
 		}
 		if len(messages) > 0 {
-			a.heard = time.Now()
+			a.lastActive = time.Now()
 		}
 		if len(messages) > 0 || a.progress.IsWaiting() {
 			a.progress.Made()
@@ -195,7 +195,7 @@ func (a *attempt) mayWait(b *batch) bool {
 	if !silent || !a.start.Resume || a.closed || a.suspicion.until >= 0 || time.Since(b.began) >= maxDeferral {
 		return false
 	}
-	return len(b.add.Events) == 0 || !b.prelude.IsZero() && !b.said && time.Since(b.prelude) < maxPreludeDeferral
+	return len(b.add.Events) == 0 || !b.prelude.IsZero() && !b.awaited && time.Since(b.prelude) < maxPreludeDeferral
 }
 
 // MaxFrames bounds the frames of a turn, because lines without events cost a worker time too.

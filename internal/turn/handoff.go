@@ -18,9 +18,9 @@ func (a *attempt) maskHandOff(ctx context.Context) error {
 		return err
 	}
 	masked := *a.start.HandOff
-	masked.Said = slices.Clone(masked.Said)
-	for i := range masked.Said {
-		masked.Said[i].Text = masker.Text(masked.Said[i].Text)
+	masked.Items = slices.Clone(masked.Items)
+	for i := range masked.Items {
+		masked.Items[i].Text = masker.Text(masked.Items[i].Text)
 	}
 	a.start.HandOff = &masked
 	return nil
@@ -29,7 +29,7 @@ func (a *attempt) maskHandOff(ctx context.Context) error {
 // handOffNote returns the conversation that another agent had before the session was forked; empty
 // if there is none.
 func handOffNote(h *fork.HandOff) string {
-	if h == nil || len(h.Said) == 0 {
+	if h == nil || len(h.Items) == 0 {
 		return ""
 	}
 	var b strings.Builder
@@ -39,21 +39,21 @@ func handOffNote(h *fork.HandOff) string {
 	if h.More {
 		b.WriteString("\n(The beginning of the conversation is left out.)\n")
 	}
-	for _, said := range h.Said {
-		b.WriteString("\n" + saidBy(said) + "\n")
+	for _, item := range h.Items {
+		b.WriteString("\n" + heading(item) + "\n")
 	}
 	b.WriteString("\n(End of the conversation.)")
 	return b.String()
 }
 
-func saidBy(s fork.Said) string {
+func heading(s fork.Item) string {
 	text := withoutTags(s.Text)
 	switch {
-	case s.Kind == fork.SaidByTool && text == "":
+	case s.Kind == fork.ItemOfTool && text == "":
 		return "[called " + withoutTags(s.Tool) + "]"
-	case s.Kind == fork.SaidByTool:
+	case s.Kind == fork.ItemOfTool:
 		return "[called " + withoutTags(s.Tool) + ": " + text + "]"
-	case s.Kind == fork.SaidByAgent:
+	case s.Kind == fork.ItemOfAgent:
 		return "Agent: " + text
 	case s.Author != "":
 		return "User (" + withoutTags(s.Author) + "): " + text

@@ -68,14 +68,14 @@ func (b *inbox) close() {
 }
 
 // take returns all queued messages, and whether the inbox is closed. The caller must have received
-// from ready. The inbox reuses spent, the slice that an earlier call returned.
-func (b *inbox) take(spent []heldMessage) (messages []heldMessage, closed bool) {
-	if cap(spent) > idleBacklog {
-		spent = nil
+// from ready. The inbox reuses reused, the slice that an earlier call returned.
+func (b *inbox) take(reused []heldMessage) (messages []heldMessage, closed bool) {
+	if cap(reused) > idleBacklog {
+		reused = nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	messages, b.waiting = b.waiting, spent[:0]
+	messages, b.waiting = b.waiting, reused[:0]
 	signal(b.room)
 	if b.closed {
 		signal(b.ready)

@@ -264,7 +264,7 @@ func weight(m runner.Message) int64 {
 
 var errNoAnswer = errors.New("the runner did not answer in time")
 
-var errSilent = fmt.Errorf("the runner has said nothing for %s", linkSilence)
+var errSilent = fmt.Errorf("the runner has sent nothing for %s", linkSilence)
 
 // take waits for a message, one of the ticks, a change or the end of ctx, and returns all messages
 // received so far. Messages that arrived before the link broke are returned before the error. A

@@ -22,17 +22,17 @@ func (a *attempt) agentRun() string { return run.AgentID(a.in.RunID, a.start.Run
 // agent is only in its transcripts.
 func (a *attempt) park(ctx context.Context, link *turnLink) error {
 	open := !a.waiting.expires.IsZero()
-	if a.heard.IsZero() { // the attempt has just begun
-		a.heard = time.Now()
+	if a.lastActive.IsZero() { // the attempt has just begun
+		a.lastActive = time.Now()
 	}
-	if a.in.ParkAfter <= 0 || !open || a.end != nil || min(time.Since(a.heard), time.Since(a.tried)) < a.in.ParkAfter {
+	if a.in.ParkAfter <= 0 || !open || a.end != nil || min(time.Since(a.lastActive), time.Since(a.tried)) < a.in.ParkAfter {
 		return nil
 	}
 	if err := a.commit(ctx, link, nil); err != nil { // frames without events
 		return err
 	}
 	parked, err := a.Store.RunPark(ctx, run.Parking{
-		RunID: a.in.RunID, Token: a.token, AtWork: time.Since(a.heard) >= run.ParkAtWork*a.in.ParkAfter,
+		RunID: a.in.RunID, Token: a.token, AtWork: time.Since(a.lastActive) >= run.ParkAtWork*a.in.ParkAfter,
 	})
 	if err != nil {
 		return Stored(err)
@@ -172,11 +172,11 @@ func outcomeOf(q question.Question) string {
 	case q.Asked.Kind == question.Permission:
 		return subject + "It was allowed. Make the call again."
 	}
-	var said []string
+	var answers []string
 	for _, item := range q.Asked.Inquiries {
-		said = append(said, fmt.Sprintf("The answer to %q is: %s", item.Question, answer.Answers[item.Question].String()))
+		answers = append(answers, fmt.Sprintf("The answer to %q is: %s", item.Question, answer.Answers[item.Question].String()))
 	}
-	return subject + strings.Join(said, ". ")
+	return subject + strings.Join(answers, ". ")
 }
 
 // maxQuotedInput bounds the quoted input of a call. The agent has all of it in its memory.

@@ -222,7 +222,7 @@ func (a *attempt) sendAnswers(ctx context.Context, link *turnLink) error {
 		sent = append(sent, q.ID)
 	}
 	if len(sent) > 0 {
-		a.heard = now
+		a.lastActive = now
 		if err := a.Store.QuestionsDelivered(ctx, a.token, sent); err != nil {
 			return Stored(err)
 		}

@@ -120,7 +120,7 @@ func (a *attempt) takeSteers(ctx context.Context, link *turnLink, more bool) err
 		if err := link.link.Steer(p.ID, data); err != nil {
 			return fmt.Errorf("give the agent a prompt in its turn: %w", err)
 		}
-		s.sent[p.ID], a.heard = true, time.Now()
+		s.sent[p.ID], a.lastActive = true, time.Now()
 	}
 	return nil
 }

@@ -78,11 +78,11 @@ func refusal(end agent.TurnEnd, names []string, secrets, env map[string]string) 
 			fmt.Fprintf(&b, "; the agent was given no key: store one with PUT /api/secrets/%s", names[i])
 		}
 	}
-	if said := strings.TrimSpace(end.Reason); said != "" {
-		if len(said) > maxQuoted {
-			said = strings.ToValidUTF8(said[:maxQuoted], "") + "…"
+	if reason := strings.TrimSpace(end.Reason); reason != "" {
+		if len(reason) > maxQuoted {
+			reason = strings.ToValidUTF8(reason[:maxQuoted], "") + "…"
 		}
-		b.WriteString(". The agent reported: " + said)
+		b.WriteString(". The agent reported: " + reason)
 	}
 	return b.String()
 }

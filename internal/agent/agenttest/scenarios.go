@@ -378,7 +378,7 @@ func skipsDeniedTool(t *testing.T, b *bench) {
 func asksItsUser(t *testing.T, b *bench) {
 	b.asks(t)
 	b.answer = func(q agent.Question) agent.Answer {
-		a := agent.Answer{Decision: agent.DecisionOnce, Answers: map[string]question.Said{}}
+		a := agent.Answer{Decision: agent.DecisionOnce, Answers: map[string]question.Words{}}
 		for _, item := range q.Inquiries {
 			a.Answers[item.Question] = question.Say(Choice)
 		}

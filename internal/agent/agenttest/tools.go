@@ -100,7 +100,7 @@ func (c *toolCalls) answer(conn net.Conn) {
 	if err != nil || json.Unmarshal(line, &call) != nil {
 		return
 	}
-	answer, err := json.Marshal(agenttool.Carry(call).Answer)
+	answer, err := json.Marshal(agenttool.Execute(call).Answer)
 	if err != nil {
 		return
 	}

@@ -168,7 +168,7 @@ func (t *translator) result(l record, at time.Time) {
 			status = value
 		}
 	})
-	t.spent(usage, models, total, at)
+	t.countUsage(usage, models, total, at)
 	if t.Run.RunID != "" && t.state.States && !t.state.Taken && !t.state.Replayed {
 		return // belongs to earlier work
 	}
@@ -215,8 +215,8 @@ func (t *translator) background() bool {
 	return slices.ContainsFunc(t.state.Agents, func(a *subagent) bool { return a.Background })
 }
 
-// spent adds to the usage of the run.
-func (t *translator) spent(usage, models, total []byte, at time.Time) {
+// countUsage adds to the usage of the run.
+func (t *translator) countUsage(usage, models, total []byte, at time.Time) {
 	sum := number(total)
 	if len(models) > 0 {
 		jsonscan.Fields(models, func(_, model []byte) { t.use(model) })

@@ -193,7 +193,7 @@ func (r *reader) user(conv string, rec geminiformat.Record, at time.Time) []conv
 		}
 		return append(events, results...)
 	}
-	said := rec.Said()
+	said := rec.Text()
 	switch {
 	case said == "", rec.ID == "":
 		return nil

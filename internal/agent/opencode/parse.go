@@ -280,7 +280,7 @@ func (t *savedSession) blocks(failed map[string]string) []conversation.Block {
 			return appendBlocks(m, out)
 		}
 		if why, ok := failed[m.Info.ID]; ok && (m.Info.Error == nil || m.Info.Error.Name == opencodeformat.Aborted) {
-			m.Info.Error = gaveUp(why)
+			m.Info.Error = timedOutError(why)
 		}
 		out = appendBlocks(m, out)
 	}

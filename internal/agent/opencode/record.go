@@ -31,8 +31,8 @@ func modelOf(m *opencodeformat.Message) string {
 	return m.ProviderID + "/" + m.ModelID
 }
 
-// gaveUp returns the error for an answer that the bridge aborted.
-func gaveUp(message string) *opencodeformat.NativeError {
+// timedOutError returns the error for an answer that the bridge aborted.
+func timedOutError(message string) *opencodeformat.NativeError {
 	data, err := json.Marshal(map[string]string{"message": message})
 	if err != nil {
 		data = nil // strings can always be encoded

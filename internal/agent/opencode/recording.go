@@ -272,8 +272,8 @@ func (r *recording) showing(m *openMessage, part string, read func()) {
 	}
 }
 
-// takeBack removes the blocks that chosen selects, in the order in which they were shown.
-func (r *recording) takeBack(chosen func(shownBlock) bool, at time.Time) []conversation.Event {
+// removeBlocks removes the blocks that chosen selects, in the order in which they were shown.
+func (r *recording) removeBlocks(chosen func(shownBlock) bool, at time.Time) []conversation.Event {
 	r.past.held = slices.DeleteFunc(r.past.held, func(h heldPart) bool {
 		m := h.message
 		return chosen(shownBlock{m.Conversation, m.Session, m.ID, h.part.ID, h.part.ID})
@@ -297,7 +297,7 @@ func (r *recording) takeBack(chosen func(shownBlock) bool, at time.Time) []conve
 
 // settleReverts removes reverted blocks when the stream ends.
 func (r *recording) settleReverts(at time.Time) []conversation.Event {
-	return r.takeBack(func(b shownBlock) bool {
+	return r.removeBlocks(func(b shownBlock) bool {
 		to, ok := r.past.reverts[b.session]
 		return ok && (b.message > to.MessageID || b.message == to.MessageID && (b.part == "" || b.part >= to.PartID))
 	}, at)
@@ -305,7 +305,7 @@ func (r *recording) settleReverts(at time.Time) []conversation.Event {
 
 // partRemoved reads that the agent has removed a part, and removes its blocks.
 func (r *recording) partRemoved(e removedEvent, at time.Time) {
-	r.Emit(r.takeBack(func(b shownBlock) bool { return b.part != "" && b.part == e.PartID }, at)...)
+	r.Emit(r.removeBlocks(func(b shownBlock) bool { return b.part != "" && b.part == e.PartID }, at)...)
 	r.translator.partRemoved(e, at)
 }
 
@@ -315,7 +315,7 @@ type messageRemovedEvent struct {
 
 // messageRemoved reads that a message was removed.
 func (r *recording) messageRemoved(e messageRemovedEvent, at time.Time) {
-	r.Emit(r.takeBack(func(b shownBlock) bool { return b.message == e.MessageID }, at)...)
+	r.Emit(r.removeBlocks(func(b shownBlock) bool { return b.message == e.MessageID }, at)...)
 }
 
 // sessionError reads that an answer has failed.

@@ -324,7 +324,7 @@ func (t *translator) part(m *openMessage, p *opencodeformat.Part, at time.Time) 
 	case p.Type == partStepStart && isNew:
 		t.Emit(t.state.abandon(m, at)...)
 	case p.Type == partStepFinish && isNew:
-		t.spent(p, at)
+		t.countUsage(p, at)
 	case !isShown(p, native):
 	case m.User:
 		b := headOf(p, native)
@@ -370,8 +370,8 @@ func (t *translator) text(m *openMessage, native *opencodeformat.Message, p *ope
 	t.Emit(t.state.Settle(o, b, at))
 }
 
-// said shows more of a text. The text of a compaction is shown when it is complete.
-func (t *translator) said(o *openBlock, delta string, at time.Time) {
+// appendText shows more of a text. The text of a compaction is shown when it is complete.
+func (t *translator) appendText(o *openBlock, delta string, at time.Time) {
 	t.state.append(o, delta)
 	if o.Block.Type == conversation.System {
 		return
@@ -391,7 +391,7 @@ func (t *translator) delta(e deltaEvent, at time.Time) {
 		return
 	}
 	t.progressed(at)
-	t.said(o, e.Delta, at)
+	t.appendText(o, e.Delta, at)
 }
 
 // call reads the state of a call. Its result is placed directly after it from the start, so that
@@ -532,8 +532,8 @@ func (t *translator) progressed(at time.Time) {
 	t.state.Retry = ""
 }
 
-// spent adds the usage of an answer.
-func (t *translator) spent(p *opencodeformat.Part, at time.Time) {
+// countUsage adds the usage of an answer.
+func (t *translator) countUsage(p *opencodeformat.Part, at time.Time) {
 	u, n := &t.state.Usage, tokensOf(p)
 	u.InputTokens += int64(min(n.Input+n.Cache.Read+n.Cache.Write, usage.MaxTurnCount))
 	u.OutputTokens += int64(min(n.Output+n.Reasoning, usage.MaxTurnCount))

@@ -50,7 +50,7 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 	case stdio.NoteDeadline, stdio.NoteFailed:
 		t.state.Verdict = &opencodeformat.EndNote{Outcome: session.OutcomeFailed, Reason: opencodeformat.Bounded(n.Message, opencodeformat.MaxWords)}
 		if m := t.state.message(n.ID); m != nil {
-			t.failed(m, gaveUp(n.Message), at)
+			t.failed(m, timedOutError(n.Message), at)
 		}
 	case opencodeformat.NoteEnd:
 		var data opencodeformat.EndNote

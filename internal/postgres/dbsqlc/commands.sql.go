@@ -244,21 +244,6 @@ func (q *Queries) CommandsForget(ctx context.Context, db DBTX, arg *CommandsForg
 	return err
 }
 
-const commandsHeard = `-- name: CommandsHeard :exec
-UPDATE session_commands SET heard_by = $1
-WHERE session_id = $2 AND status = 'pending' AND heard_by <> $1
-`
-
-type CommandsHeardParams struct {
-	HeardBy   string
-	SessionID string
-}
-
-func (q *Queries) CommandsHeard(ctx context.Context, db DBTX, arg *CommandsHeardParams) error {
-	_, err := db.Exec(ctx, commandsHeard, arg.HeardBy, arg.SessionID)
-	return err
-}
-
 const commandsOverdue = `-- name: CommandsOverdue :many
 SELECT u.session_id::text AS session_id, u.stop::boolean AS stop, u.heard_by::text AS heard_by
 FROM (
@@ -393,6 +378,21 @@ func (q *Queries) CommandsPendingOf(ctx context.Context, db DBTX, sessionIds []s
 	return items, nil
 }
 
+const commandsRead = `-- name: CommandsRead :exec
+UPDATE session_commands SET heard_by = $1
+WHERE session_id = $2 AND status = 'pending' AND heard_by <> $1
+`
+
+type CommandsReadParams struct {
+	HeardBy   string
+	SessionID string
+}
+
+func (q *Queries) CommandsRead(ctx context.Context, db DBTX, arg *CommandsReadParams) error {
+	_, err := db.Exec(ctx, commandsRead, arg.HeardBy, arg.SessionID)
+	return err
+}
+
 const sessionClaimed = `-- name: SessionClaimed :exec
 UPDATE sessions SET
     last_seq = $1, signalled_at = NULL, loaded = true, attendant = $2,
@@ -407,7 +407,7 @@ type SessionClaimedParams struct {
 	ID        string
 }
 
-// SessionClaimed is SessionHeard and records the claim as activity. A claim by the workflow ends an
+// SessionClaimed is SessionWorkRead and records the claim as activity. A claim by the workflow ends an
 // attendance. Within a second of other activity, such as the submit of the claimed prompt, the
 // claim is not recorded as activity: that would update the index of activity once more in every
 // turn.
@@ -418,16 +418,6 @@ func (q *Queries) SessionClaimed(ctx context.Context, db DBTX, arg *SessionClaim
 		arg.At,
 		arg.ID,
 	)
-	return err
-}
-
-const sessionHeard = `-- name: SessionHeard :exec
-UPDATE sessions SET signalled_at = NULL, loaded = true WHERE id = $1 AND (signalled_at IS NOT NULL OR NOT loaded)
-`
-
-// SessionHeard records that an open workflow has read the pending work.
-func (q *Queries) SessionHeard(ctx context.Context, db DBTX, id string) error {
-	_, err := db.Exec(ctx, sessionHeard, id)
 	return err
 }
 
@@ -442,5 +432,15 @@ type SessionSignalledParams struct {
 
 func (q *Queries) SessionSignalled(ctx context.Context, db DBTX, arg *SessionSignalledParams) error {
 	_, err := db.Exec(ctx, sessionSignalled, arg.At, arg.ID)
+	return err
+}
+
+const sessionWorkRead = `-- name: SessionWorkRead :exec
+UPDATE sessions SET signalled_at = NULL, loaded = true WHERE id = $1 AND (signalled_at IS NOT NULL OR NOT loaded)
+`
+
+// SessionWorkRead records that an open workflow has read the pending work.
+func (q *Queries) SessionWorkRead(ctx context.Context, db DBTX, id string) error {
+	_, err := db.Exec(ctx, sessionWorkRead, id)
 	return err
 }

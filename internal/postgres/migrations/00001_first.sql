@@ -1,24 +1,23 @@
 -- +goose Up
 
--- Statuses are text with a CHECK rather than enums: a new one is then a
--- constraint swapped in a transaction. What agents print is json, not jsonb,
+-- Statuses are text with a CHECK rather than enums: a new one
+-- only replaces a constraint in a transaction. Output of agents is json, not jsonb,
 -- because jsonb refuses the escape \u0000 and would reorder keys.
 
 CREATE TABLE installation (
     single     boolean     NOT NULL DEFAULT true,
     id         text        NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
-    -- What the worker that started last said of its sandboxes, for health checks
-    -- of the api, which never talks to one.
+    -- The sandboxes that the newest worker described, for health checks of the
+    -- api, which never talks to one.
     sandbox_driver    text NOT NULL DEFAULT '',
     sandbox_isolation text NOT NULL DEFAULT '',
     CONSTRAINT installation_pkey PRIMARY KEY (single),
     CONSTRAINT installation_single CHECK (single)
 );
 
--- The row of a session is also its lock: every writer of anything that belongs
--- to a session locks it first, and writers of many lock them in the order of
--- their ids. last_seq, last_ordinal, generation and transition_no are counters
+-- The row of a session is also its lock: every writer of data of a session locks
+-- it first, and writers of several sessions lock them in the order of their ids. last_seq, last_ordinal, generation and transition_no are counters
 -- under that lock. The fill factor leaves room for updates in place, which every
 -- append makes; nothing that an append changes is indexed.
 CREATE TABLE sessions (
@@ -28,7 +27,7 @@ CREATE TABLE sessions (
     agent            text             NOT NULL,
     profile          text             NOT NULL DEFAULT '',
     title            text             NOT NULL DEFAULT '',
-    title_given      boolean          NOT NULL DEFAULT false, -- by a person: the agent's titles do not count
+    title_given      boolean          NOT NULL DEFAULT false, -- given by a person, not by the agent
     workspace        json,
     parent_id        text             NOT NULL DEFAULT '',
     forked_from      text             NOT NULL DEFAULT '',
@@ -51,7 +50,7 @@ CREATE TABLE sessions (
     cost_usd         double precision NOT NULL DEFAULT 0,
     head_bundle_id   text,
     last_ordinal     bigint           NOT NULL DEFAULT 0,
-    first_seq        bigint           NOT NULL DEFAULT 1, -- oldest event that retention has left
+    first_seq        bigint           NOT NULL DEFAULT 1, -- oldest event after retention
     last_seq         bigint           NOT NULL DEFAULT 0,
     CONSTRAINT sessions_pkey PRIMARY KEY (id),
     CONSTRAINT sessions_status CHECK (status IN ('initializing', 'running', 'hibernating', 'hibernated', 'restoring', 'terminated', 'error')),
@@ -61,7 +60,7 @@ CREATE TABLE sessions (
 ) WITH (fillfactor = 70);
 
 CREATE INDEX sessions_newest ON sessions (created_at DESC, id DESC);
--- What the relay looks at: sessions that are not over and not loaded.
+-- Sessions that the relay reads: not ended and not loaded.
 CREATE INDEX sessions_left_open ON sessions (id) WHERE NOT loaded AND status <> 'terminated';
 
 CREATE TABLE session_transitions (
@@ -116,7 +115,7 @@ CREATE TABLE runs (
     token         text             NOT NULL DEFAULT '', -- empty: no attempt may append
     last_frame    bigint           NOT NULL DEFAULT -1,
     translator    bytea,
-    outcome       text             NOT NULL DEFAULT '', -- empty until it is over
+    outcome       text             NOT NULL DEFAULT '', -- empty until it ends
     reason        text             NOT NULL DEFAULT '',
     model         text             NOT NULL DEFAULT '',
     input_tokens  bigint           NOT NULL DEFAULT 0,
@@ -141,7 +140,7 @@ CREATE TABLE events (
     type            text        NOT NULL,
     conversation_id text        NOT NULL,
     run_id          text        NOT NULL,
-    frame           bigint, -- null for what the store wrote itself
+    frame           bigint, -- null for events of the store itself
     n               integer,
     at              timestamptz NOT NULL,
     data            json        NOT NULL,
@@ -151,7 +150,7 @@ CREATE TABLE events (
     CONSTRAINT events_frame_and_n CHECK ((frame IS NULL) = (n IS NULL))
 );
 
--- A frame is translated once. runs.last_frame says so first; this holds it to its word.
+-- A frame is translated once. runs.last_frame ensures this; the index is a second check.
 CREATE UNIQUE INDEX events_run_frame ON events (run_id, frame, n) WHERE frame IS NOT NULL;
 
 -- The fold of the events. A removed block stays as a tombstone, so that the
@@ -163,7 +162,7 @@ CREATE TABLE blocks (
     conversation_id text    NOT NULL,
     block_id        text    NOT NULL,
     first_seq       bigint  NOT NULL, -- where it appeared first
-    position        bigint  NOT NULL, -- its place in the conversation
+    position        bigint  NOT NULL, -- its position in the conversation
     text_seq        bigint  NOT NULL, -- the newest event whose text is in block
     live            boolean NOT NULL, -- deltas may follow
     removed         boolean NOT NULL,
@@ -193,8 +192,8 @@ CREATE TABLE snapshots (
     session_id   text        NOT NULL,
     generation   bigint      NOT NULL,
     created_at   timestamptz NOT NULL DEFAULT now(),
-    condemned_at timestamptz, -- chosen for deletion: no bundle may be made of it any more
-    deleted_at   timestamptz, -- gone at the provider
+    condemned_at timestamptz, -- selected for deletion: no bundle may use it
+    deleted_at   timestamptz, -- deleted at the provider
     CONSTRAINT snapshots_pkey PRIMARY KEY (id),
     CONSTRAINT snapshots_session FOREIGN KEY (session_id) REFERENCES sessions (id)
 );
@@ -207,7 +206,7 @@ CREATE TABLE bundles (
     session_id  text        NOT NULL,
     parent_id   text        NOT NULL,
     generation  bigint      NOT NULL,
-    snapshot_id text        NOT NULL, -- empty: only transcripts are left
+    snapshot_id text        NOT NULL, -- empty: there are only transcripts
     manifest    json        NOT NULL,
     verified    boolean     NOT NULL,
     created_at  timestamptz NOT NULL,
@@ -224,12 +223,12 @@ ALTER TABLE sessions ADD CONSTRAINT sessions_head_bundle FOREIGN KEY (head_bundl
 CREATE TABLE sandboxes (
     session_id  text        NOT NULL,
     generation  bigint      NOT NULL,
-    sandbox_id  text        NOT NULL DEFAULT '', -- empty: asked for, not yet known to exist
+    sandbox_id  text        NOT NULL DEFAULT '', -- empty: requested, not yet known to exist
     image_id    text        NOT NULL,
     status      text        NOT NULL DEFAULT 'starting',
     reserved_at timestamptz NOT NULL,
     ready_at    timestamptz, -- its runner answered
-    deadline    timestamptz, -- the provider ends it then
+    deadline    timestamptz, -- when the provider ends it
     seen_at     timestamptz,
     ended_at    timestamptz,
     end_reason  text        NOT NULL DEFAULT '',
@@ -248,15 +247,15 @@ CREATE TABLE idempotency_keys (
     session_id text        NOT NULL,
     created_at timestamptz NOT NULL,
     CONSTRAINT idempotency_keys_pkey PRIMARY KEY (key),
-    -- The key is taken before the session is made, so that the second of two
-    -- creates waits for the first instead of making a session in vain.
+    -- The key is inserted before the session, so that the second of two creates
+    -- waits for the first and creates no session.
     CONSTRAINT idempotency_keys_session FOREIGN KEY (session_id) REFERENCES sessions (id) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED
 );
 
 CREATE INDEX idempotency_keys_age ON idempotency_keys (created_at);
 
--- A session in the form that is shown. There is a sandbox to show while the session may own
--- one and its newest generation is known to exist.
+-- A session as clients see it. It has a sandbox while the session may own one and
+-- its newest generation is known to exist.
 CREATE VIEW session_views AS
 SELECT
     s.id, s.status, s.status_reason, s.agent, s.profile, s.title, s.workspace, s.parent_id, s.forked_from, s.lazy,
@@ -271,8 +270,8 @@ FROM sessions s
 LEFT JOIN sandboxes b ON b.session_id = s.id AND b.generation = s.generation AND b.sandbox_id <> '' AND b.ended_at IS NULL
     AND s.status NOT IN ('hibernated', 'terminated');
 
--- What still needs a snapshot: its bundles from the newest one that a restore has
--- proved onwards, until the session is terminated.
+-- Bundles that need their snapshot: the newest one that a restore has verified
+-- and all newer ones, until the session is terminated.
 CREATE VIEW snapshot_uses AS
 SELECT
     n.id, n.created_at, n.condemned_at, n.deleted_at,

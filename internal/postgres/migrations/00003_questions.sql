@@ -7,7 +7,7 @@ CREATE TABLE questions (
     id           text        NOT NULL,
     session_id   text        NOT NULL,
     run_id       text        NOT NULL,
-    agent_id     text        NOT NULL, -- the agent's own name for it
+    agent_id     text        NOT NULL, -- the agent's id of the question
     asked        json        NOT NULL,
     status       text        NOT NULL DEFAULT 'open',
     answer       json,

@@ -1,7 +1,7 @@
 -- +goose Up
 
--- What is stored of a session's workspace. lineage and seq say how many of a
--- runner's reports: a change that is reported again has a number that is stored.
+-- Stored data of a session's workspace. lineage and seq identify the newest stored
+-- report of a runner: a repeated change has a number that is stored already.
 CREATE TABLE workspaces (
     session_id  text        NOT NULL,
     lineage     text        NOT NULL DEFAULT '',
@@ -10,7 +10,7 @@ CREATE TABLE workspaces (
     files       bigint      NOT NULL DEFAULT 0,  -- that are not deleted
     saved_bytes bigint      NOT NULL DEFAULT 0,  -- of content, before compression
     diff        json,                            -- without its patch
-    diff_key    text        NOT NULL DEFAULT '', -- names what the diff has compared
+    diff_key    text        NOT NULL DEFAULT '', -- identifies the compared states
     patch       bytea,                           -- one zstd frame
     updated_at  timestamptz NOT NULL,
     CONSTRAINT workspaces_pkey PRIMARY KEY (session_id),
@@ -19,13 +19,13 @@ CREATE TABLE workspaces (
 );
 ALTER TABLE workspaces ALTER COLUMN patch SET STORAGE EXTERNAL;
 
--- Deleted files stay for a while without their content, so that a reader can
--- learn since when they are gone.
+-- Deleted files are kept for a while without their content, so that readers can
+-- see when they were deleted.
 CREATE TABLE workspace_files (
     session_id  text             NOT NULL,
     path        text COLLATE "C" NOT NULL,
     size        bigint           NOT NULL,
-    sha256      text             NOT NULL, -- empty where it was not read to its end
+    sha256      text             NOT NULL, -- empty if it was not read completely
     mode        integer          NOT NULL,
     modified_at timestamptz      NOT NULL,
     content     bytea,                     -- one zstd frame

@@ -1,5 +1,5 @@
 -- +goose Up
 
--- A bundle that was taken of a sandbox which works on: its generation gets
--- another one when it is left.
+-- A bundle of a sandbox that continues to run: its generation gets another one
+-- when the session leaves the sandbox.
 ALTER TABLE bundles ADD COLUMN checkpoint boolean NOT NULL DEFAULT false;

@@ -1,7 +1,7 @@
 -- +goose Up
 
--- What the relay and the reconciler look at, without reading a session that rests: sessions in a state that only
--- a workflow leads out of. A lazy session that waits for its first prompt rests.
+-- Sessions that the relay and the reconciler read: those in a state that only a workflow can leave. A lazy session
+-- that waits for its first prompt is not one of them.
 CREATE INDEX sessions_unloaded ON sessions (id)
     WHERE NOT loaded AND (status IN ('running', 'hibernating', 'restoring') OR status = 'initializing' AND NOT lazy);
 CREATE INDEX sessions_moving ON sessions (id)

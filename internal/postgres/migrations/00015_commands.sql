@@ -1,7 +1,7 @@
 -- +goose Up
 
--- Commands of sessions. A row is written before the command is answered and ends in the same transaction
--- as what it asks for.
+-- Commands of sessions. A row is written before the response and ends in the same transaction as the requested
+-- change.
 CREATE TABLE session_commands (
     id         text        NOT NULL,
     session_id text        NOT NULL,
@@ -26,6 +26,6 @@ CREATE UNIQUE INDEX session_commands_pending ON session_commands (session_id, ki
 CREATE INDEX session_commands_waiting ON session_commands (created_at) WHERE status = 'pending';
 CREATE INDEX session_commands_ended_order ON session_commands (session_id, ended_at, id) WHERE status <> 'pending';
 
--- When the workflow was signalled; null once it has read what waits. Not indexed, so that an update stays
+-- When the workflow was signalled; null once it has read the pending work. Not indexed, so that an update stays
 -- in place.
 ALTER TABLE sessions ADD COLUMN signalled_at timestamptz;

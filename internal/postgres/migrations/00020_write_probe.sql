@@ -1,6 +1,6 @@
 -- +goose Up
 
--- What health checks write to, to find out whether anything can be written.
+-- Health checks write to this table to find out whether writes work.
 CREATE TABLE write_probe (
     single boolean     NOT NULL DEFAULT true,
     at     timestamptz NOT NULL DEFAULT now(),

@@ -1,5 +1,5 @@
 -- +goose Up
 
--- The bytes of data, so that a page can be cut without reading what is not in it.
+-- The size of data in bytes, so that a page can be limited without reading more.
 -- NULL in events of an earlier version.
 ALTER TABLE events ADD COLUMN size integer;

@@ -2,12 +2,12 @@
 
 -- Every image that the installation causes has a row before it exists: a snapshot
 -- has an intent, an exit image the row of its sandbox, a base image an intent.
--- unneeded_at marks what may be deleted, so that finding it does not walk what is
--- kept. The mark is a hint: a snapshot is condemned only after its need has been
--- looked at again under its lock.
-ALTER TABLE snapshots ADD COLUMN IF NOT EXISTS kept_until timestamptz; -- needed until then, whatever the bundles say
+-- unneeded_at marks images to delete, so that finding them does not read the others.
+-- The mark is a hint: a snapshot is condemned only after another check under its
+-- lock.
+ALTER TABLE snapshots ADD COLUMN IF NOT EXISTS kept_until timestamptz; -- needed until then, regardless of bundles
 ALTER TABLE snapshots
-    ALTER COLUMN session_id DROP NOT NULL, -- null: found at the provider, of a session that is not known here
+    ALTER COLUMN session_id DROP NOT NULL, -- null: found at the provider, of an unknown session
     ADD COLUMN bundled         boolean     NOT NULL DEFAULT false, -- a bundle was made of it
     ADD COLUMN base_id         text, -- the base image below it; null when it is not known
     ADD COLUMN unneeded_at     timestamptz,
@@ -21,8 +21,8 @@ CREATE INDEX snapshots_base ON snapshots (base_id) WHERE deleted_at IS NULL;
 CREATE INDEX snapshots_page ON snapshots (id) WHERE unneeded_at IS NULL AND deleted_at IS NULL;
 CREATE INDEX bundles_proved ON bundles (session_id, no) WHERE proved_at IS NOT NULL;
 
--- Images that are being made. A row that stays says that an image may exist whose
--- id was lost with the worker or the answer.
+-- Images in creation. A stale row means that an image may exist whose id was lost
+-- with the worker or the response.
 CREATE TABLE image_intents (
     id         text        NOT NULL,
     session_id text        NOT NULL, -- empty for a base image
@@ -53,15 +53,15 @@ SELECT DISTINCT ON (sandbox_id) sandbox_id, session_id, generation, ended_at FRO
 WHERE ended_at > now() - interval '31 days' AND sandbox_id <> ''
 ORDER BY sandbox_id, ended_at DESC;
 
--- The newest generation that a session that is not over was saved in. What is left of
--- the sandboxes of later ones may be rescued yet.
+-- The newest saved generation of each session that has not ended. Files of sandboxes
+-- of later generations may still be rescued.
 CREATE VIEW saved_generations AS
 SELECT s.id AS session_id,
     coalesce((SELECT max(b.generation) FROM bundles b WHERE b.session_id = s.id AND NOT b.checkpoint), 0)::bigint AS generation
 FROM sessions s
 WHERE s.status <> 'terminated';
 
--- What sandboxes start from where they have no snapshot.
+-- Images from which sandboxes without a snapshot start.
 CREATE TABLE base_images (
     id              text        NOT NULL,
     name            text        NOT NULL, -- recipe and hash
@@ -89,9 +89,9 @@ WITH RECURSIVE lineage AS (
 UPDATE snapshots n SET base_id = l.image_id FROM lineage l
 WHERE l.id = n.id AND NOT EXISTS (SELECT FROM snapshots p WHERE p.id = l.image_id);
 
--- What still needs a snapshot: of a session that is not over the bundle that the
--- newest proved restore was made from, and the newer ones, at most three. A session
--- whose restores never match keeps its three newest.
+-- Bundles that need their snapshot: of a session that has not ended, the one of the
+-- newest verified restore and at most three newer ones. A session whose restores
+-- never match keeps its three newest.
 DROP VIEW snapshot_uses;
 CREATE VIEW snapshot_uses AS
 SELECT

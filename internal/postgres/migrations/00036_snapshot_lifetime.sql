@@ -1,7 +1,7 @@
 -- +goose Up
 
--- Providers delete a snapshot when its lifetime is over, so that one that a crash hid
--- does not stay for ever. One that a sleeping session needs is copied before.
+-- Providers delete a snapshot at the end of its lifetime, so that a snapshot hidden by
+-- a crash is deleted eventually. One that a hibernated session needs is copied before.
 ALTER TABLE snapshots
     ADD COLUMN expires_at  timestamptz, -- null: never
     ADD COLUMN renew_after timestamptz NOT NULL DEFAULT now();

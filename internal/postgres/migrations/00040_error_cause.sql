@@ -1,7 +1,7 @@
 -- +goose Up
 
--- Why a session is in error: 'refused' for what would fail again. Errors that earlier versions recorded have no cause;
--- whether those may pass is read from their reason.
+-- Why a session is in error: 'refused' if a retry would fail again. Errors of earlier versions have no cause; their
+-- reason shows whether they are transient.
 ALTER TABLE sessions ADD COLUMN error_cause text NOT NULL DEFAULT '';
 
 -- The relay looks for signals that no workflow has answered.

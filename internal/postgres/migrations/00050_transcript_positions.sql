@@ -1,7 +1,7 @@
 -- +goose Up
 
--- What is stored of each transcript file, kept in the transaction that stores it: an append reads and writes one
--- row, whatever the age of the session.
+-- The stored part of each transcript file, updated in the transaction that stores it: an append reads and writes
+-- one row, regardless of the age of the session.
 CREATE TABLE transcript_positions (
     session_id text    NOT NULL,
     path       text    NOT NULL,
@@ -25,8 +25,8 @@ CREATE TABLE transcript_totals (
     CONSTRAINT transcript_totals_session FOREIGN KEY (session_id) REFERENCES sessions (id) ON DELETE CASCADE
 );
 
--- False in rows of an earlier release, which knows of no positions. Such processes may run during an upgrade: the
--- trigger keeps the position of what they write.
+-- False in rows of an earlier release, which has no positions. Such processes may run during an upgrade: the
+-- trigger updates the positions for them.
 ALTER TABLE transcripts ADD COLUMN counted boolean NOT NULL DEFAULT false;
 
 -- +goose StatementBegin

@@ -1,5 +1,5 @@
 -- +goose Up
 
--- When the repository of a session was complete in a sandbox. Other programs run there from then on, so
--- that no credentials are sent into it any more.
+-- When the repository of a session was complete in a sandbox. From then on, other programs run there,
+-- and no credentials are sent into it.
 ALTER TABLE sandboxes ADD COLUMN cloned_at timestamptz;

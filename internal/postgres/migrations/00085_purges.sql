@@ -22,5 +22,5 @@ CREATE INDEX exit_images_session ON exit_images (session_id);
 CREATE INDEX snapshots_of_session ON snapshots (session_id);
 CREATE INDEX sessions_head_bundle ON sessions (head_bundle_id) WHERE head_bundle_id IS NOT NULL;
 
--- What retention looks at: the sessions that were terminated first.
+-- Sessions that retention reads: the sessions that were terminated first.
 CREATE INDEX session_transitions_terminated ON session_transitions (at, session_id) WHERE to_status = 'terminated';

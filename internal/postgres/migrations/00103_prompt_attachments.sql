@@ -1,4 +1,4 @@
 -- +goose Up
 
--- The attachments of a prompt: an array of their ids, names, media types and sizes. What is in them is in the table attachments.
+-- The attachments of a prompt: an array of their ids, names, media types and sizes. Their content is in the table attachments.
 ALTER TABLE prompts ADD COLUMN attachments jsonb NOT NULL DEFAULT '[]';

@@ -1,7 +1,7 @@
 -- +goose Up
 
--- The events that programs that run many sessions wait for, of all sessions in one order: what happened to sessions, prompts
--- and questions, without what was said. A row names an event of the log; it has no content.
+-- The events that programs that run many sessions wait for, of all sessions in one order: changes of sessions, prompts
+-- and questions, without content. A row names an event of the log; it has no content.
 CREATE TABLE lifecycle_events (
     place      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, -- in the order of writing, for a session that of its log
     n          bigint,               -- position among all; null until LifecycleNumber has seen the row committed

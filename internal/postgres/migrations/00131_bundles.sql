@@ -1,6 +1,6 @@
 -- +goose Up
 
--- The point of the conversation that a bundle has, and what became of it. Bundles of
+-- The point of the conversation of a bundle, and the outcome of its prompt. Bundles of
 -- earlier releases have null in the first three; bundle_views finds out.
 ALTER TABLE bundles
     ADD COLUMN last_seq    bigint, -- newest event of the session
@@ -13,7 +13,7 @@ ALTER TABLE bundles
 -- How many of the newest bundles of a session are kept, whatever was proved.
 ALTER TABLE installation ADD COLUMN keep_bundles integer NOT NULL DEFAULT 10 CHECK (keep_bundles BETWEEN 1 AND 1000);
 
--- Where a revert removed a block. Null: the agent took it back, or an earlier release has reverted.
+-- Where a revert removed a block. Null: the agent removed it, or an earlier release has reverted.
 ALTER TABLE blocks ADD COLUMN removed_seq bigint;
 
 CREATE INDEX bundles_pinned ON bundles (session_id) WHERE pinned_at IS NOT NULL;

@@ -36,7 +36,7 @@ CREATE TABLE session_imports (
     session_id text        NOT NULL,
     memory_id  text        NOT NULL, -- the session under whose name the agent keeps its memory
     remembers  boolean     NOT NULL, -- there is such a memory
-    place      text        NOT NULL, -- in words for people
+    place      text        NOT NULL, -- a text for people
     created_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT session_imports_pkey PRIMARY KEY (session_id),
     CONSTRAINT session_imports_session FOREIGN KEY (session_id) REFERENCES sessions (id) ON DELETE CASCADE

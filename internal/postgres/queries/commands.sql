@@ -32,7 +32,7 @@ UPDATE session_commands SET status = @status, reason = CASE WHEN reason = '' THE
 WHERE session_id = @session_id AND kind = 'abort' AND run_id = @run_id AND status = 'pending'
 RETURNING *;
 
--- name: CommandsHeard :exec
+-- name: CommandsRead :exec
 UPDATE session_commands SET heard_by = @heard_by
 WHERE session_id = @session_id AND status = 'pending' AND heard_by <> @heard_by;
 
@@ -72,12 +72,12 @@ LIMIT @max_items;
 -- name: SessionSignalled :exec
 UPDATE sessions SET signalled_at = @at::timestamptz WHERE id = @id;
 
--- name: SessionHeard :exec
--- SessionHeard records that an open workflow has read the pending work.
+-- name: SessionWorkRead :exec
+-- SessionWorkRead records that an open workflow has read the pending work.
 UPDATE sessions SET signalled_at = NULL, loaded = true WHERE id = @id AND (signalled_at IS NOT NULL OR NOT loaded);
 
 -- name: SessionClaimed :exec
--- SessionClaimed is SessionHeard and records the claim as activity. A claim by the workflow ends an
+-- SessionClaimed is SessionWorkRead and records the claim as activity. A claim by the workflow ends an
 -- attendance. Within a second of other activity, such as the submit of the claimed prompt, the
 -- claim is not recorded as activity: that would update the index of activity once more in every
 -- turn.

@@ -68,9 +68,9 @@ func parseRule(line string) (rule, bool) {
 // literalBraces escapes braces, which are alternatives in doublestar but not in git.
 var literalBraces = strings.NewReplacer(`\\`, `\\`, `\{`, `\{`, `\}`, `\}`, `{`, `\{`, `}`, `\}`)
 
-// ignored reports whether the rules ignore a path below their directory. said is false if none of
+// ignored reports whether the rules ignore a path below their directory. decided is false if none of
 // them matches.
-func (r rules) ignored(name string, isDir bool) (ignored, said bool) {
+func (r rules) ignored(name string, isDir bool) (ignored, decided bool) {
 	if r.dir != "" {
 		name = strings.TrimPrefix(name, r.dir+"/")
 	}
@@ -98,7 +98,7 @@ type ignores []rules
 
 func (i ignores) ignored(name string, isDir bool) bool {
 	for j := len(i) - 1; j >= 0; j-- {
-		if ignored, said := i[j].ignored(name, isDir); said {
+		if ignored, decided := i[j].ignored(name, isDir); decided {
 			return ignored
 		}
 	}

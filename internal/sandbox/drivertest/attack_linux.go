@@ -98,14 +98,14 @@ func alsoNested(e Escape, args []string, here func() (bool, string)) (bool, stri
 }
 
 // steps tries several ways and records the result of each.
-type steps struct{ said []string }
+type steps struct{ log []string }
 
 func (s *steps) note(what string, err error) bool {
-	s.said = append(s.said, fmt.Sprintf("%s: %v", what, err))
+	s.log = append(s.log, fmt.Sprintf("%s: %v", what, err))
 	return err == nil
 }
 
-func (s *steps) String() string { return strings.Join(s.said, ", ") }
+func (s *steps) String() string { return strings.Join(s.log, ", ") }
 
 func attackPrograms(args []string) (bool, string) {
 	return alsoNested(WritePrograms, args, func() (bool, string) {

@@ -106,10 +106,10 @@ func preparesOnce(t *testing.T, b *bench) {
 
 	// An image that was deleted at the provider is prepared again.
 	require.NoError(t, b.provider.DeleteImage(b.ctx(t), other))
-	anew, err := elsewhere.Prepare(b.ctx(t), recipe)
+	rebuilt, err := elsewhere.Prepare(b.ctx(t), recipe)
 	require.NoError(t, err)
-	b.deleteAfter(t, anew)
-	require.NotEqual(t, other, anew)
+	b.deleteAfter(t, rebuilt)
+	require.NotEqual(t, other, rebuilt)
 }
 
 func preparesShared(t *testing.T, b *bench) {

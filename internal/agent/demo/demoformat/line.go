@@ -61,10 +61,10 @@ type Line struct {
 	IsError   bool            `json:"isError,omitempty"`   // tool_result
 	Aborted   bool            `json:"aborted,omitempty"`   // assistant, tool_result: aborted
 
-	Images    [][]byte                 `json:"images,omitempty"`    // tool_result
-	Inquiries []question.Item          `json:"inquiries,omitempty"` // question
-	Decision  question.Decision        `json:"decision,omitempty"`  // answer, answered; empty for none
-	Answers   map[string]question.Said `json:"answers,omitempty"`   // answer: by question
+	Images    [][]byte                  `json:"images,omitempty"`    // tool_result
+	Inquiries []question.Item           `json:"inquiries,omitempty"` // question
+	Decision  question.Decision         `json:"decision,omitempty"`  // answer, answered; empty for none
+	Answers   map[string]question.Words `json:"answers,omitempty"`   // answer: by question
 
 	Outcome string `json:"outcome,omitempty"` // result, acknowledged
 	Reason  string `json:"reason,omitempty"`  // result, acknowledged

@@ -75,7 +75,7 @@ func (r *chatReader) record(line []byte) {
 				return
 			}
 			head.Content = Data(unknown)
-		} else if head.Said() == "" {
+		} else if head.Text() == "" {
 			return // sent by the program itself
 		}
 	}

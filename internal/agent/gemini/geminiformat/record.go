@@ -160,8 +160,8 @@ func Words(raw json.RawMessage) string {
 	return s.String()
 }
 
-// Said returns what a person wrote, without reminders. It is empty for other messages to the model.
-func (r Record) Said() string {
+// Text returns what a person wrote, without reminders. It is empty for other messages to the model.
+func (r Record) Text() string {
 	raw := r.Content
 	if len(r.Display) > 0 && string(r.Display) != "null" {
 		raw = r.Display

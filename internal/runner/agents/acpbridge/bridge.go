@@ -320,8 +320,8 @@ func (b *talk) MaxSilence() time.Duration {
 	return b.timeout
 }
 
-// GivenUp does nothing: the end of the turn contains the reason.
-func (b *talk) GivenUp() {}
+// RecordTimeout does nothing: the end of the turn contains the reason.
+func (b *talk) RecordTimeout() {}
 
 // busy reports whether a tool is running.
 func (b *talk) busy() bool {

@@ -40,8 +40,8 @@ type Agent interface {
 	Interrupted()
 	// MaxSilence returns how long the agent may currently be silent; 0 for no limit.
 	MaxSilence() time.Duration
-	// GivenUp records that the turn timed out. The reason is in Turn.GaveUp.
-	GivenUp()
+	// RecordTimeout records that the turn timed out. The reason is in Turn.TimedOut.
+	RecordTimeout()
 	// Failed ends the turn of an agent that failed to start.
 	Failed(message string)
 	// Finished ends the turn with the response to its prompt.

@@ -18,7 +18,7 @@ const (
 	startTimeout   = 2 * time.Minute
 	stopGrace      = 2 * time.Second        // for the agent to exit gracefully
 	cancelInterval = 500 * time.Millisecond // between two cancels
-	giveUpGrace    = 10 * time.Second       // for the agent to act on a cancel
+	cancelGrace    = 10 * time.Second       // for the agent to act on a cancel
 )
 
 // Bridge is a bridge to an agent that speaks the protocol: the agent's process, the session, and
@@ -168,7 +168,7 @@ func (b *Bridge) cancel() {
 
 // reply answers a permission request. Without an option it withdraws the question.
 func (b *Bridge) reply(call, option string, d Decision) {
-	b.Turn.Heard = time.Now()
+	b.Turn.LastLine = time.Now()
 	b.agent.Answered(call, d)
 	id := b.Turn.Asked[call]
 	delete(b.Turn.Asked, call)

@@ -22,6 +22,6 @@
 //	the agent does not start            the turn of the waiting prompt fails; the bridge exits with ExitFailed
 //	the agent exits                     a note reports how, and the bridge exits with ExitDied
 //	the agent is silent for too long    the turn is cancelled and fails
-//	the agent does not act on a cancel  it is repeated; after giveUpGrace the bridge stops the agent
+//	the agent does not act on a cancel  it is repeated; after cancelGrace the bridge stops the agent
 //	stdout is closed                    the bridge stops the agent and exits with ExitFailed
 package acpclient

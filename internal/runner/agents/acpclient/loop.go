@@ -140,7 +140,7 @@ func (b *Bridge) known(run string) bool {
 // begin begins the turn of a prompt.
 func (b *Bridge) begin(c stdio.Command) {
 	b.queued = nil
-	b.Turn = &Turn{Run: c.RunID, Heard: time.Now(), Asked: map[string]json.RawMessage{}}
+	b.Turn = &Turn{Run: c.RunID, LastLine: time.Now(), Asked: map[string]json.RawMessage{}}
 	if c.At.IsZero() {
 		c.At = Now()
 	}
@@ -201,7 +201,7 @@ func (b *Bridge) line(s Said) {
 		b.deliver()
 		return
 	}
-	b.Turn.Heard = time.Now()
+	b.Turn.LastLine = time.Now()
 	b.agent.Poll()
 	switch {
 	case s.Method == acpformat.MethodUpdate:
@@ -246,11 +246,11 @@ func (b *Bridge) tick() bool {
 		return false
 	case again:
 		b.cancel()
-	case b.Turn.GaveUp != nil || b.Turn.Interrupted || len(b.Turn.Asked) > 0:
+	case b.Turn.TimedOut != nil || b.Turn.Interrupted || len(b.Turn.Asked) > 0:
 	default:
-		if limit := b.agent.MaxSilence(); limit > 0 && time.Since(b.Turn.Heard) > limit {
-			b.Turn.GaveUp, b.Turn.giveUpBy = fmt.Errorf("%s within %s", b.Silent, limit), time.Now().Add(giveUpGrace)
-			b.agent.GivenUp()
+		if limit := b.agent.MaxSilence(); limit > 0 && time.Since(b.Turn.LastLine) > limit {
+			b.Turn.TimedOut, b.Turn.killAt = fmt.Errorf("%s within %s", b.Silent, limit), time.Now().Add(cancelGrace)
+			b.agent.RecordTimeout()
 			b.cancel()
 		}
 	}

@@ -52,7 +52,7 @@ func (k *talk) Poll()                                    {}
 func (k *talk) Updated(s acpclient.Said)                 { k.Out.Raw(s.Line) }
 func (k *talk) Interrupted()                             { k.say("interrupted") }
 func (k *talk) MaxSilence() time.Duration                { return k.limit }
-func (k *talk) GivenUp()                                 { k.say("given up: " + k.Turn.GaveUp.Error()) }
+func (k *talk) RecordTimeout()                           { k.say("given up: " + k.Turn.TimedOut.Error()) }
 func (k *talk) Failed(message string)                    { k.Ended(session.OutcomeFailed, message) }
 
 func (k *talk) Asked(params json.RawMessage) (string, json.RawMessage) {

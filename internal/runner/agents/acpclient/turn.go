@@ -14,22 +14,22 @@ import (
 // Turn is a turn in progress.
 type Turn struct {
 	Run         string
-	Heard       time.Time // time of the agent's last line
+	LastLine    time.Time // time of the agent's last line
 	Interrupted bool
-	GaveUp      error                      // why the turn timed out
+	TimedOut    error                      // why the turn timed out
 	Asked       map[string]json.RawMessage // ids of permission requests, by call
 	// Refused is the status with which the model API rejected the agent's key, or 0.
 	Refused int
 
 	cancelled time.Time // when the last cancel was sent
-	giveUpBy  time.Time
+	killAt    time.Time
 }
 
 // look checks the deadlines: whether to cancel the turn again, and whether the agent has not acted
 // on a cancel in time.
 func (t *Turn) look() (again, over bool) {
-	again = (t.Interrupted || t.GaveUp != nil) && time.Since(t.cancelled) > cancelInterval
-	return again, t.GaveUp != nil && time.Now().After(t.giveUpBy)
+	again = (t.Interrupted || t.TimedOut != nil) && time.Since(t.cancelled) > cancelInterval
+	return again, t.TimedOut != nil && time.Now().After(t.killAt)
 }
 
 // authRequired is the error code of an agent that has no key, or whose key is not accepted.
@@ -51,8 +51,8 @@ func refused(e *bridge.RPCError) int {
 // timed out. failed means that it had no result, for the given reason.
 func (t *Turn) Ended(m bridge.Message) (o session.Outcome, reason string, failed bool) {
 	switch {
-	case t.GaveUp != nil:
-		return session.OutcomeFailed, t.GaveUp.Error(), true
+	case t.TimedOut != nil:
+		return session.OutcomeFailed, t.TimedOut.Error(), true
 	case t.Interrupted:
 		return session.OutcomeCancelled, session.ReasonAborted, false
 	case m.Error != nil:

@@ -194,7 +194,7 @@ func (p *program) serve(stdin io.Reader) int {
 	gone, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(gone)
-		if err := p.peer.Read(p.child.Stdout, p.heard); err != nil {
+		if err := p.peer.Read(p.child.Stdout, p.handleLine); err != nil {
 			fmt.Fprintf(p.stderr, "codex bridge: read from the agent: %v\n", err)
 		}
 	}()
@@ -222,7 +222,7 @@ func (p *program) serve(stdin io.Reader) int {
 			}
 			p.command(c)
 		case <-p.limit:
-			p.giveUp()
+			p.abortFailing()
 		case <-gone:
 			how := p.child.Ended()
 			p.out.Note(stdio.Note{Type: stdio.NoteDied, Message: how})
@@ -546,8 +546,8 @@ func (p *program) again(ctx context.Context, run string, t codexformat.Turn) boo
 	}
 }
 
-// giveUp aborts a turn whose requests to the model all fail.
-func (p *program) giveUp() {
+// abortFailing aborts a turn whose requests to the model all fail.
+func (p *program) abortFailing() {
 	p.mu.Lock()
 	run, at := "", codexformat.Turn{}
 	for id, d := range p.delivered {

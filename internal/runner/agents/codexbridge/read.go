@@ -14,9 +14,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// heard prints a line of the agent, after it has recorded in the notebook what the agent's own
+// handleLine prints a line of the agent, after it has recorded in the notebook what the agent's own
 // files will lack.
-func (p *program) heard(line []byte, m bridge.Message) {
+func (p *program) handleLine(line []byte, m bridge.Message) {
 	if m.Method == "" {
 		p.out.Raw(line)
 		return

@@ -259,9 +259,9 @@ func (b *talk) Poll() {
 			b.chats = &tail{name: name}
 		}
 	}
-	notes, heard := b.gained(filepath.Join(b.home, ".gemini", "tmp", slug, "chats", b.Session))
-	if heard && b.Turn != nil {
-		b.Turn.Heard = time.Now()
+	notes, news := b.gained(filepath.Join(b.home, ".gemini", "tmp", slug, "chats", b.Session))
+	if news && b.Turn != nil {
+		b.Turn.LastLine = time.Now()
 	}
 	b.emit(notes)
 }
@@ -279,9 +279,9 @@ func (b *talk) MaxSilence() time.Duration {
 	return limit
 }
 
-// GivenUp records the exceeded timeout.
-func (b *talk) GivenUp() {
-	b.Note(stdio.Note{Type: stdio.NoteDeadline, RunID: b.Turn.Run, Message: b.Turn.GaveUp.Error(), Data: geminiformat.Data(geminiformat.Stamp{At: acpclient.Now()})})
+// RecordTimeout records the exceeded timeout.
+func (b *talk) RecordTimeout() {
+	b.Note(stdio.Note{Type: stdio.NoteDeadline, RunID: b.Turn.Run, Message: b.Turn.TimedOut.Error(), Data: geminiformat.Data(geminiformat.Stamp{At: acpclient.Now()})})
 }
 
 // Finished ends the turn with the response to its prompt.
@@ -289,7 +289,7 @@ func (b *talk) Finished(m bridge.Message) {
 	b.Poll()
 	b.emit(b.rest())
 	outcome, reason, failed := b.Turn.Ended(m)
-	if failed && b.Turn.GaveUp == nil { // otherwise GivenUp has recorded the timeout
+	if failed && b.Turn.TimedOut == nil { // otherwise RecordTimeout has recorded the timeout
 		b.Failed(plain(reason))
 		return
 	}

@@ -107,7 +107,7 @@ func (s *news) user(chat func(json.RawMessage) stdio.Note, r geminiformat.Record
 	}
 	responses := r.Responses()
 	if len(responses) == 0 {
-		if r.Said() == "" {
+		if r.Text() == "" {
 			return nil
 		}
 		s.kept = append(s.kept, r.ID)
@@ -175,7 +175,7 @@ func (s *news) replaced(conv string, messages []json.RawMessage) []item {
 		switch _, known := s.records[r.ID]; {
 		case slices.Contains(s.kept, r.ID):
 			ids = append(ids, r.ID)
-		case known, r.Type == geminiformat.UserRecord && (len(r.Responses()) > 0 || r.Said() == ""), r.Type != geminiformat.UserRecord && geminiformat.Words(r.Content) == "":
+		case known, r.Type == geminiformat.UserRecord && (len(r.Responses()) > 0 || r.Text() == ""), r.Type != geminiformat.UserRecord && geminiformat.Words(r.Content) == "":
 		default:
 			s.first(r.ID)
 			ids, added = append(ids, r.ID), append(added, raw)

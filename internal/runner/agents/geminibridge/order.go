@@ -42,10 +42,10 @@ func (o *order) begin() {
 
 // gained reads new records of the chat files, and returns those that can be printed. It reads the
 // main file first: a subagent's file is complete when its call is in the main file.
-func (o *order) gained(subagents string) (notes []stdio.Note, heard bool) {
+func (o *order) gained(subagents string) (notes []stdio.Note, news bool) {
 	if o.chats != nil {
 		for _, line := range o.chats.lines() {
-			heard = true
+			news = true
 			o.waiting = append(o.waiting, o.news.read("", line)...)
 		}
 	}
@@ -56,13 +56,13 @@ func (o *order) gained(subagents string) (notes []stdio.Note, heard bool) {
 			notes = append(notes, stdio.Note{Type: geminiformat.NoteSubagent, ID: id, Data: geminiformat.Data(geminiformat.SubagentNote{At: acpclient.Now(), ToolUseID: o.delegate})})
 		}
 		for _, line := range a.lines() {
-			heard = true
+			news = true
 			for _, i := range o.news.read(id, line) {
 				notes = append(notes, i.note)
 			}
 		}
 	}
-	return append(notes, o.flush()...), heard
+	return append(notes, o.flush()...), news
 }
 
 // subagents returns the files of a session's subagents.

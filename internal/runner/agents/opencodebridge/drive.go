@@ -44,9 +44,9 @@ type running struct {
 	// last is the newest id in the session when the turn began, answer the id of the newest answer
 	// since.
 	last, answer string
-	// interrupted and givenUp: why it was stopped.
+	// interrupted and timedOut: why it was stopped.
 	interrupted bool
-	givenUp     bool
+	timedOut    bool
 	// retrying is since when requests to the model have been failing.
 	retrying time.Time
 	// looked is when the agent was last asked whether it is busy, found how often it was not,
@@ -385,18 +385,18 @@ func (b *driver) status(ctx context.Context, e seen) {
 		if b.turn.retrying.IsZero() {
 			b.turn.retrying = now
 		}
-		if b.turn.givenUp || b.turn.interrupted {
+		if b.turn.timedOut || b.turn.interrupted {
 			return
 		}
 		if int(status.Attempt) >= b.retries || now.Sub(b.turn.retrying) >= b.timeout {
-			b.giveUp(ctx, status.Message)
+			b.abortFailing(ctx, status.Message)
 		}
 	}
 }
 
-// giveUp aborts a turn whose requests to the model keep failing.
-func (b *driver) giveUp(ctx context.Context, message string) {
-	b.turn.givenUp = true
+// abortFailing aborts a turn whose requests to the model keep failing.
+func (b *driver) abortFailing(ctx context.Context, message string) {
+	b.turn.timedOut = true
 	message = opencodeformat.Bounded("the model does not answer, after many attempts: "+message, opencodeformat.MaxWords)
 	if b.turn.answer != "" {
 		if err := b.store.fail(opencodeformat.Failure{MessageID: b.turn.answer, Message: message}); err != nil {
@@ -414,8 +414,8 @@ func (b *driver) look(ctx context.Context) {
 		b.turn.looked = now
 		b.lookWhetherBusy(ctx)
 	}
-	if t := b.turn; t != nil && !t.retrying.IsZero() && !t.givenUp && !t.interrupted && now.Sub(t.retrying) >= b.timeout {
-		b.giveUp(ctx, "its server fails")
+	if t := b.turn; t != nil && !t.retrying.IsZero() && !t.timedOut && !t.interrupted && now.Sub(t.retrying) >= b.timeout {
+		b.abortFailing(ctx, "its server fails")
 	}
 	b.settle(ctx)
 }
@@ -475,7 +475,7 @@ func (b *driver) settle(ctx context.Context) {
 	if t.failed != nil {
 		select {
 		case err := <-t.failed:
-			if err != nil && !t.interrupted && !t.givenUp {
+			if err != nil && !t.interrupted && !t.timedOut {
 				b.fail(ctx, err)
 				return
 			}

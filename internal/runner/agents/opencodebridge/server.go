@@ -225,11 +225,11 @@ func (s *server) request(ctx context.Context, method, path string, body any) (*h
 type statusError struct {
 	request string
 	code    int
-	said    string
+	body    string
 }
 
 func (e *statusError) Error() string {
-	return fmt.Sprintf("%s: OpenCode answers %d: %s", e.request, e.code, e.said)
+	return fmt.Sprintf("%s: OpenCode answers %d: %s", e.request, e.code, e.body)
 }
 
 // call makes a request and returns the body of the response.
@@ -248,7 +248,7 @@ func (s *server) call(ctx context.Context, method, path string, body any) ([]byt
 		return nil, fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	if resp.StatusCode/100 != 2 {
-		return nil, &statusError{request: method + " " + path, code: resp.StatusCode, said: opencodeformat.Bounded(string(data), 512)}
+		return nil, &statusError{request: method + " " + path, code: resp.StatusCode, body: opencodeformat.Bounded(string(data), 512)}
 	}
 	return data, nil
 }

@@ -37,7 +37,7 @@ func (b *driver) steer(ctx context.Context, c stdio.Command) {
 		return
 	}
 	t.given[c.PromptID] = true
-	if t.interrupted || t.givenUp || t.failed != nil { // a command of the agent, such as a compaction, accepts no prompts
+	if t.interrupted || t.timedOut || t.failed != nil { // a command of the agent, such as a compaction, accepts no prompts
 		b.decline(c)
 		return
 	}
@@ -99,7 +99,7 @@ func (b *driver) hold(ctx context.Context, data []byte) bool {
 	switch e.Type {
 	case "message.updated":
 		if m := &e.Properties.Info; !m.FromUser() && e.Properties.SessionID == b.root {
-			if b.taken(m) && (t.interrupted || t.givenUp) {
+			if b.taken(m) && (t.interrupted || t.timedOut) {
 				b.abort(ctx) // it has started on a prompt that arrived while it was being stopped
 			}
 			return false
@@ -142,7 +142,7 @@ func (b *driver) settleSteers(ctx context.Context) bool {
 		return true
 	}
 	now := time.Now()
-	if now.Sub(t.idle) < settleTime && !t.interrupted && !t.givenUp || now.Sub(t.checked) < b.lookEvery {
+	if now.Sub(t.idle) < settleTime && !t.interrupted && !t.timedOut || now.Sub(t.checked) < b.lookEvery {
 		return false
 	}
 	t.checked = now

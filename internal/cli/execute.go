@@ -35,8 +35,8 @@ var waitsForTurn = []client.CommandKind{
 	client.Hibernate, client.RestartEnvironment, client.TerminateEnvironment, client.Sync, client.RevertCommand,
 }
 
-// carrying is a request that was sent and whose effect is not complete.
-type carrying struct {
+// execution is a request that was sent and whose effect is not complete.
+type execution struct {
 	Request
 	client    *client.Client
 	notes     io.Writer
@@ -46,10 +46,10 @@ type carrying struct {
 	reason    string
 }
 
-// Carry sends a request and returns the session when the effect is complete: for a hibernate when
+// Execute sends a request and returns the session when the effect is complete: for a hibernate when
 // the session is hibernated, for a wake when it runs. An error reports that the command was not
 // applied or that the session is in error. Messages for the user are written to notes.
-func Carry(ctx context.Context, api *client.Client, r Request, notes io.Writer) (s client.Session, accepted bool, err error) {
+func Execute(ctx context.Context, api *client.Client, r Request, notes io.Writer) (s client.Session, accepted bool, err error) {
 	after, err := api.Position(ctx, r.SessionID)
 	if err != nil {
 		return s, false, err
@@ -57,7 +57,7 @@ func Carry(ctx context.Context, api *client.Client, r Request, notes io.Writer) 
 	if s, accepted, err = r.Send(ctx); err != nil {
 		return s, false, err
 	}
-	c := carrying{Request: r, client: api, notes: notes, state: s.Status, reason: s.StatusReason}
+	c := execution{Request: r, client: api, notes: notes, state: s.Status, reason: s.StatusReason}
 	for _, pending := range s.PendingCommands {
 		if accepted && pending.Kind == r.Kind {
 			c.commandID = pending.ID
@@ -87,18 +87,18 @@ func Carry(ctx context.Context, api *client.Client, r Request, notes io.Writer) 
 }
 
 // complete reports whether the session has reached a target state of the command.
-func (c *carrying) complete() bool {
+func (c *execution) complete() bool {
 	to, ok := targets[c.Kind]
 	return !ok || slices.Contains(to, c.state)
 }
 
 // moving reports whether the session is about to change its state.
-func (c *carrying) moving() bool {
+func (c *execution) moving() bool {
 	return c.state == client.StatusInitializing || c.state == client.StatusHibernating || c.state == client.StatusRestoring
 }
 
 // take reads an event and reports whether the command's effect is complete.
-func (c *carrying) take(ctx context.Context, e client.Event) (bool, error) {
+func (c *execution) take(ctx context.Context, e client.Event) (bool, error) {
 	switch e.Type {
 	case client.MarkerEnd:
 		if c.Kind == client.Stop {
@@ -136,7 +136,7 @@ func (c *carrying) take(ctx context.Context, e client.Event) (bool, error) {
 }
 
 // command reads the outcome of the command, if the event has it.
-func (c *carrying) command(ctx context.Context, e client.Event) error {
+func (c *execution) command(ctx context.Context, e client.Event) error {
 	data, err := decode[client.CommandData](e)
 	if err != nil {
 		return err
@@ -161,7 +161,7 @@ func (c *carrying) command(ctx context.Context, e client.Event) error {
 }
 
 // openQuestions reports the questions that the command waits for.
-func (c *carrying) openQuestions(ctx context.Context) error {
+func (c *execution) openQuestions(ctx context.Context) error {
 	if c.applied || c.Force || !slices.Contains(waitsForTurn, c.Kind) {
 		return nil
 	}
@@ -178,7 +178,7 @@ func (c *carrying) openQuestions(ctx context.Context) error {
 }
 
 // delayed reports that the command waits until a question is answered.
-func (c *carrying) delayed(q client.Question) error {
+func (c *execution) delayed(q client.Question) error {
 	if c.applied || c.Force || !slices.Contains(waitsForTurn, c.Kind) {
 		return nil
 	}

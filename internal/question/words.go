@@ -5,42 +5,42 @@ import (
 	"strings"
 )
 
-// Said is the answer to an Item: a text, or the chosen options. In JSON it is a string or a list of
+// Words is the answer to an Item: a text, or the chosen options. In JSON it is a string or a list of
 // strings.
-type Said struct {
+type Words struct {
 	texts []string
 	list  bool
 }
 
 // Say returns the answer of one text.
-func Say(text string) Said { return Said{texts: []string{text}} }
+func Say(text string) Words { return Words{texts: []string{text}} }
 
 // Pick returns the answer of a list of options.
-func Pick(options ...string) Said { return Said{texts: options, list: true} }
+func Pick(options ...string) Words { return Words{texts: options, list: true} }
 
 // SayEach returns one text for each of several items.
-func SayEach(texts map[string]string) map[string]Said {
-	said := make(map[string]Said, len(texts))
+func SayEach(texts map[string]string) map[string]Words {
+	words := make(map[string]Words, len(texts))
 	for item, text := range texts {
-		said[item] = Say(text)
+		words[item] = Say(text)
 	}
-	return said
+	return words
 }
 
 // Texts returns the chosen options, or the one text.
-func (s Said) Texts() []string { return s.texts }
+func (s Words) Texts() []string { return s.texts }
 
 // IsList reports whether it is a list, of any length.
-func (s Said) IsList() bool { return s.list }
+func (s Words) IsList() bool { return s.list }
 
 // Empty reports whether the answer is empty.
-func (s Said) Empty() bool { return strings.Join(s.texts, "") == "" }
+func (s Words) Empty() bool { return strings.Join(s.texts, "") == "" }
 
 // String returns the answer for agents that accept only a text.
-func (s Said) String() string { return strings.Join(s.texts, ", ") }
+func (s Words) String() string { return strings.Join(s.texts, ", ") }
 
 // MarshalJSON encodes a list as a list.
-func (s Said) MarshalJSON() ([]byte, error) {
+func (s Words) MarshalJSON() ([]byte, error) {
 	if s.list {
 		return json.Marshal(append([]string{}, s.texts...))
 	}
@@ -48,7 +48,7 @@ func (s Said) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON accepts a string or a list of strings.
-func (s *Said) UnmarshalJSON(data []byte) error {
+func (s *Words) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '[' {
 		var options []string
 		if err := json.Unmarshal(data, &options); err != nil {

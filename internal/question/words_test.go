@@ -12,9 +12,9 @@ import (
 func TestAnswersKeepTheirForm(t *testing.T) {
 	t.Parallel()
 	for text, c := range map[string]struct {
-		said  question.Said
-		empty bool
-		words string
+		answer question.Words
+		empty  bool
+		words  string
 	}{
 		`"a, b"`:       {question.Say("a, b"), false, "a, b"},
 		`""`:           {question.Say(""), true, ""},
@@ -23,17 +23,17 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		`[]`:           {question.Pick(), true, ""},
 		`[""]`:         {question.Pick(""), true, ""},
 	} {
-		got, err := json.Marshal(c.said)
+		got, err := json.Marshal(c.answer)
 		require.NoError(t, err)
 		require.Equal(t, text, string(got))
-		var back question.Said
+		var back question.Words
 		require.NoError(t, json.Unmarshal([]byte(text), &back))
-		require.Equal(t, c.said.IsList(), back.IsList(), text)
-		require.ElementsMatch(t, c.said.Texts(), back.Texts(), text)
+		require.Equal(t, c.answer.IsList(), back.IsList(), text)
+		require.ElementsMatch(t, c.answer.Texts(), back.Texts(), text)
 		require.Equal(t, c.empty, back.Empty(), text)
 		require.Equal(t, c.words, back.String(), text)
 	}
 	for _, text := range []string{`7`, `{}`, `[1]`, `["a",null,{}]`, `[["a"]]`} {
-		require.Error(t, json.Unmarshal([]byte(text), new(question.Said)), text)
+		require.Error(t, json.Unmarshal([]byte(text), new(question.Words)), text)
 	}
 }
