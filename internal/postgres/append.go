@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"time"
 	"unicode/utf8"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
@@ -97,7 +96,6 @@ type appendTx struct {
 	q       *dbsqlc.Queries
 	seal    func(sessionID, runID string, state []byte) []byte
 	appends []eventlog.Append
-	now     time.Time
 	// skipLocked skips sessions that other transactions have locked.
 	skipLocked bool
 	sessions   map[string]*appendSession
@@ -133,17 +131,17 @@ func (b *appendTx) read(ctx context.Context, in *lookups) error {
 		}
 	}
 	sessions, lockErr := b.lock(ctx, in, sortedSet(sessionIDs))
-	now, clockErr := clock(ctx, b.q, in) // after the locks, so that times follow the order of events
 	runs, runsErr := b.q.RunsForAppend(ctx, in, sortedSet(runIDs))
 	blocksErr := b.fold.read(ctx, b.q, in)
 	questionsErr := b.questions.read(ctx, b.q, in)
 	reported, reportsErr := b.reports.read(ctx, b.q, in)
-	if err := cmp.Or(lockErr, clockErr, runsErr, blocksErr, questionsErr, reportsErr); err != nil {
+	if err := cmp.Or(lockErr, runsErr, blocksErr, questionsErr, reportsErr); err != nil {
 		return err
 	}
-	b.now, b.reported = now, reported
+	b.reported = reported
 	b.sessions = make(map[string]*appendSession, len(sessions))
 	for _, row := range sessions {
+		row.Now = row.Now.UTC()
 		b.sessions[row.ID] = &appendSession{SessionsLockRow: row}
 	}
 	b.runs = make(map[string]*appendRun, len(runs))
@@ -260,7 +258,7 @@ func (b *appendTx) event(s *appendSession, run *dbsqlc.RunsForAppendRow, d event
 	}
 	at := d.At.UTC()
 	if d.At.IsZero() {
-		at = b.now
+		at = s.Now // read after the lock, so that times follow the order of events
 	}
 	s.LastSeq++
 	s.changed = true

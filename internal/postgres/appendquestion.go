@@ -77,7 +77,7 @@ func (b *appendTx) ask(s *appendSession, a eventlog.Append, asked eventlog.Quest
 	}
 	q := question.Question{
 		ID: session.NewID(session.QuestionPrefix), SessionID: s.ID, RunID: a.RunID, Asked: asked.Asked,
-		Status: question.Open, CreatedAt: b.now, ExpiresAt: b.now.Add(asked.ExpiresAt.Sub(asked.At)), // the clock that decides when answers are late
+		Status: question.Open, CreatedAt: s.Now, ExpiresAt: s.Now.Add(asked.ExpiresAt.Sub(asked.At)), // the clock that decides when answers are late
 	}
 	if asked.Decided != nil {
 		q.Status = question.Answered
@@ -95,7 +95,7 @@ func (b *appendTx) ask(s *appendSession, a eventlog.Append, asked eventlog.Quest
 	}
 	b.questions.fresh = append(b.questions.fresh, row)
 	if asked.Decided != nil {
-		row.Reason, row.ResolvedAt = question.ReasonPolicy, &b.now
+		row.Reason, row.ResolvedAt = question.ReasonPolicy, &s.Now
 		row.Answer, err = json.Marshal(asked.Decided)
 		return err
 	}
@@ -113,7 +113,7 @@ func (b *appendTx) resolve(s *appendSession, a eventlog.Append, r eventlog.Resol
 		return nil // it was answered without asking a person
 	}
 	b.questions.closed = append(b.questions.closed, &dbsqlc.QuestionCancelParams{
-		ID: known.ID, Reason: session.ReasonWithdrawn, At: b.now,
+		ID: known.ID, Reason: session.ReasonWithdrawn, At: s.Now,
 	})
 	if known.Status != string(question.Open) {
 		return nil
@@ -131,7 +131,7 @@ func (b *appendTx) report(s *appendSession, a eventlog.Append, kind string, data
 	s.LastSeq++
 	s.changed = true
 	b.log.add(eventRow{
-		SessionNo: s.No, Seq: s.LastSeq, Type: kind, RunID: a.RunID, RunNo: runNo(a.RunID), At: b.now, Data: string(storable(body)),
+		SessionNo: s.No, Seq: s.LastSeq, Type: kind, RunID: a.RunID, RunNo: runNo(a.RunID), At: s.Now, Data: string(storable(body)),
 	})
 	return nil
 }

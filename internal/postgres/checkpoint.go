@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/checkpoint"
 	"github.com/overwinter-dev/overwinter/internal/deadline"
@@ -20,9 +21,9 @@ import (
 // of a completed run that was submitted with a base is always saved. An event announces the time
 // that a session shows as its nextCheckpointAt, like its other deadlines.
 func (s *sessionTx) checkpointDue(ctx context.Context, closed *closedRun, ending run.Ending) error {
-	policy, look := closed.saves, &closed.look
+	saves, look := closed.saves, &closed.look
 	result := closed.prompt.BaseSessionID != "" && ending.Token != "" && ending.Outcome == session.OutcomeCompleted
-	if s.row.Status != string(session.Running) || !result && !checkpoint.Policy(policy.Policy).Due(orZero(policy.Newest), s.now) {
+	if s.row.Status != string(session.Running) || !result && !saves.policy.Due(saves.newest, s.now) {
 		return nil
 	}
 	rows, err := s.q.CommandsPending(ctx, s, s.row.ID)
@@ -32,7 +33,7 @@ func (s *sessionTx) checkpointDue(ctx context.Context, closed *closedRun, ending
 	if slices.ContainsFunc(rows, func(c dbsqlc.SessionCommand) bool { return session.CommandKind(c.Kind).BeforePrompts() }) {
 		return nil
 	}
-	if checkpoint.Policy(policy.Policy).Timed() {
+	if saves.policy.Timed() {
 		if err := s.add(event.TypeDeadline, "", event.DeadlineData{Kind: deadline.Checkpoint, At: resource.Time(s.now)}); err != nil {
 			return err
 		}
@@ -42,4 +43,10 @@ func (s *sessionTx) checkpointDue(ctx context.Context, closed *closedRun, ending
 		look.commands = append(look.commands, row)
 	}
 	return err
+}
+
+// checkpointPolicy is when a session saves bundles while it is awake, and when it last saved one.
+type checkpointPolicy struct {
+	policy checkpoint.Policy
+	newest time.Time
 }

@@ -408,8 +408,7 @@ func (s *sessionTx) cancelSome(ctx context.Context, reason string) (cancelled in
 	claim, err := s.q.RunGetOpen(ctx, s, s.row.ID)
 	switch {
 	case err == nil:
-		ending := run.Ending{RunID: claim.ID, Outcome: session.OutcomeCancelled, Reason: reason}
-		if _, err := s.runEnd(ctx, claim, ending); err != nil {
+		if err := s.cancelRun(ctx, claim.ID, reason); err != nil {
 			return 0, false, err
 		}
 		cancelled++
@@ -429,6 +428,20 @@ func (s *sessionTx) cancelSome(ctx context.Context, reason string) (cancelled in
 		changes[i] = removed(row.ID, row.Ordinal, row.Status)
 	}
 	return cancelled + int64(len(rows)), len(rows) == cancelChunk, s.reportQueue(ctx, changes...)
+}
+
+// cancelRun ends the open run as cancelled.
+func (s *sessionTx) cancelRun(ctx context.Context, runID, reason string) error {
+	var c closing
+	var in lookups
+	err := in.also(ctx, s.Conn, func(in *lookups) error { return c.read(ctx, s.q, in, s.row.ID, runID) })
+	if err != nil {
+		return err
+	}
+	if _, err := s.runEnd(ctx, c, run.Ending{RunID: runID, Outcome: session.OutcomeCancelled, Reason: reason}); err != nil {
+		return err
+	}
+	return s.sendLater(ctx) // the caller ends the other prompts
 }
 
 // PromptRequeue returns a prompt whose outcome is unknown to its place in the queue. A prompt that

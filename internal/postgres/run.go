@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/overwinter-dev/overwinter/internal/checkpoint"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/failure"
@@ -408,21 +409,52 @@ func (db *DB) RunGet(ctx context.Context, runID string) (run.Run, error) {
 // that is not that of the newest attempt is illegal_state; an empty token ends the run
 // unconditionally, and fences the attempt that holds its token.
 func (db *DB) RunEnd(ctx context.Context, ending run.Ending) (ended run.Run, err error) {
-	err = db.inRun(ctx, "end a run", ending.RunID, func(s *sessionTx, run dbsqlc.Run) error {
-		if run.EndedAt != nil {
-			ended = runOf(run)
+	const doing = "end a run"
+	ctx, cancel := within(ctx, db.options.CallTimeout)
+	defer cancel()
+	sessionID, err := db.runSession(ctx, doing, ending.RunID)
+	if err != nil {
+		return ended, err
+	}
+	var c closing
+	read := func(in *lookups) error { return c.read(ctx, db.q, in, sessionID, ending.RunID) }
+	err = db.inSessionWith(ctx, doing, sessionID, read, func(s *sessionTx) error {
+		if c.Run.EndedAt != nil {
+			ended = runOf(c.Run)
 			return nil
 		}
-		if ending.Token != "" && ending.Token != run.Token {
-			return illegal("another attempt has run %s", run.ID)
+		if ending.Token != "" && ending.Token != c.Run.Token {
+			return illegal("another attempt has run %s", c.Run.ID)
 		}
-		ended, err = s.runEnd(ctx, run, ending)
+		ended, err = s.runEnd(ctx, c, ending)
 		return err
 	})
 	return ended, err
 }
 
-func (s *sessionTx) runEnd(ctx context.Context, claim dbsqlc.Run, ending run.Ending) (run.Run, error) {
+// closing is a run that is about to end, its prompt and the head of the queue before its end, and
+// whether anything else ends with it.
+type closing struct {
+	dbsqlc.RunClosingRow
+	head []dbsqlc.PromptHeadRow
+}
+
+func (c *closing) read(ctx context.Context, q *dbsqlc.Queries, in *lookups, sessionID, runID string) error {
+	var rowErr, headErr error
+	if c.RunClosingRow, rowErr = q.RunClosing(ctx, in, runID); isNoRows(rowErr) {
+		rowErr = noRun(runID)
+	}
+	c.head, headErr = promptHead(ctx, q, in, sessionID)
+	return cmp.Or(rowErr, headErr)
+}
+
+// alone reports whether only the run and its prompt end, and nothing waits in the queue.
+func (c *closing) alone() bool {
+	return !c.Writes && !c.Asks && !c.Commanded && c.Run.Steers == 0 && c.Prompt.Mode != string(session.Collect) && headOf(c.head).Queued == 0
+}
+
+func (s *sessionTx) runEnd(ctx context.Context, c closing, ending run.Ending) (run.Run, error) {
+	claim := c.Run
 	if err := cmp.Or(s.abortLost(ctx, claim.ID, &ending), s.shutDown(ctx, claim, &ending), s.steered(ctx, claim.ID, &ending)); err != nil {
 		return run.Run{}, err
 	}
@@ -432,7 +464,7 @@ func (s *sessionTx) runEnd(ctx context.Context, claim dbsqlc.Run, ending run.End
 	if err != nil {
 		return run.Run{}, err
 	}
-	closed, err := s.runClose(ctx, claim, ending, requeue)
+	closed, err := s.runClose(ctx, c, ending, requeue)
 	if err != nil {
 		return run.Run{}, err
 	}
@@ -490,41 +522,82 @@ type closedRun struct {
 	aborts    []dbsqlc.SessionCommand
 	head      []dbsqlc.PromptHeadRow // of the queue
 	look      looking                // if the ending requests it
-	saves     dbsqlc.CheckpointPolicyRow
+	saves     checkpointPolicy
 	steers    []dbsqlc.Prompt // given to the turn, in their new state
 }
 
-// runClose ends a run in the database, in one round trip.
-func (s *sessionTx) runClose(ctx context.Context, run dbsqlc.Run, ending run.Ending, requeue bool) (closed closedRun, err error) {
+// runClose ends a run, with everything that ends with it. Usually that is only its prompt, whose row
+// has been read: both are then written with the events.
+func (s *sessionTx) runClose(ctx context.Context, c closing, ending run.Ending, requeue bool) (closed closedRun, err error) {
 	reason := text(ending.Reason)
+	end := dbsqlc.RunEndParams{
+		ID: c.Run.ID, Outcome: string(ending.Outcome), Reason: reason, Model: text(ending.Model),
+		InputTokens: ending.Usage.InputTokens, OutputTokens: ending.Usage.OutputTokens,
+		CostUsd: ending.Usage.Cost(), ToolCalls: ending.Usage.ToolCalls, At: s.now,
+	}
+	closed.run = runEnded(c.Run, &end)
+	if err := s.q.RunEnd(ctx, &s.later, &end); err != nil {
+		return closed, err
+	}
+	if !requeue {
+		closed.prompt, err = s.promptClose(ctx, c.Prompt, ending.Outcome.PromptStatus(), reason)
+		if err != nil {
+			return closed, err
+		}
+		if ending.Token != "" {
+			closed.saves = checkpointPolicy{policy: checkpoint.Policy(c.Policy), newest: orZero(c.Newest)}
+		}
+		if c.alone() {
+			closed.head = withoutPrompt(c.head, c.Prompt.ID)
+			return closed, nil
+		}
+	}
+	if err := s.sendLater(ctx); err != nil { // the queries read what it changes
+		return closed, err
+	}
 	var in lookups
 	err = in.also(ctx, s.Conn, func(in *lookups) error {
-		var liveErr, questionsErr, runErr, promptErr, abortsErr, headErr, lookErr error
+		var liveErr, questionsErr, abortsErr, headErr, lookErr error
 		closed.live, liveErr = s.q.BlocksLive(ctx, in, s.row.ID)
-		closed.questions, questionsErr = s.q.QuestionsClose(ctx, in, &dbsqlc.QuestionsCloseParams{RunID: run.ID, Reason: question.ReasonTurnEnded, At: s.now})
-		closed.run, runErr = s.q.RunEnd(ctx, in, &dbsqlc.RunEndParams{
-			ID: run.ID, Outcome: string(ending.Outcome), Reason: reason, Model: text(ending.Model),
-			InputTokens: ending.Usage.InputTokens, OutputTokens: ending.Usage.OutputTokens,
-			CostUsd: ending.Usage.Cost(), ToolCalls: ending.Usage.ToolCalls, At: s.now,
-		})
+		closed.questions, questionsErr = s.q.QuestionsClose(ctx, in, &dbsqlc.QuestionsCloseParams{RunID: c.Run.ID, Reason: question.ReasonTurnEnded, At: s.now})
 		if requeue {
-			return cmp.Or(liveErr, questionsErr, runErr)
+			return cmp.Or(liveErr, questionsErr)
 		}
-		closed.prompt, promptErr = s.q.PromptEnd(ctx, in, &dbsqlc.PromptEndParams{
-			SessionID: s.row.ID, ID: run.PromptID, Status: string(ending.Outcome.PromptStatus()), Reason: reason, At: s.now,
-		})
-		closed.aborts, abortsErr = s.abortsClose(ctx, in, run.ID, ending.Outcome, reason)
+		closed.aborts, abortsErr = s.abortsClose(ctx, in, c.Run.ID, ending.Outcome, reason)
 		closed.head, headErr = promptHead(ctx, s.q, in, s.row.ID)
 		if ending.LookFor != "" {
 			lookErr = closed.look.read(ctx, s.q, in, s.row.ID)
 		}
-		var savesErr error
-		if ending.Token != "" {
-			closed.saves, savesErr = s.q.CheckpointPolicy(ctx, in, s.row.ID)
-		}
-		return cmp.Or(liveErr, questionsErr, runErr, promptErr, abortsErr, headErr, lookErr, savesErr)
+		return cmp.Or(liveErr, questionsErr, abortsErr, headErr, lookErr)
 	})
 	return closed, err
+}
+
+// runEnded returns the row of a run as RunEnd changes it.
+func runEnded(row dbsqlc.Run, end *dbsqlc.RunEndParams) dbsqlc.Run {
+	row.Outcome, row.Reason, row.Model, row.Token, row.Translator = end.Outcome, end.Reason, end.Model, "", nil
+	row.InputTokens, row.OutputTokens, row.CostUsd, row.ToolCalls, row.EndedAt = end.InputTokens, end.OutputTokens, end.CostUsd, end.ToolCalls, &end.At
+	return row
+}
+
+// promptClose ends a prompt whose row has been read, and returns the row as it becomes.
+func (s *sessionTx) promptClose(ctx context.Context, row dbsqlc.Prompt, status session.PromptStatus, reason string) (dbsqlc.Prompt, error) {
+	if row.Status != string(session.PromptQueued) && row.Status != string(session.PromptProcessing) {
+		return row, failure.Errorf(failure.Internal, "the prompt %s of an open run is %s", row.ID, row.Status)
+	}
+	row.Status, row.Reason, row.EndedAt, row.CollectUntil = string(status), reason, &s.now, nil
+	return row, s.q.PromptClose(ctx, &s.later, &dbsqlc.PromptCloseParams{
+		SessionID: row.SessionID, ID: row.ID, Status: row.Status, Reason: reason, At: s.now,
+	})
+}
+
+// withoutPrompt returns the head of a queue after a processing prompt has left it.
+func withoutPrompt(head []dbsqlc.PromptHeadRow, promptID string) []dbsqlc.PromptHeadRow {
+	left := slices.DeleteFunc(slices.Clone(head), func(p dbsqlc.PromptHeadRow) bool { return p.ID == promptID })
+	for i := range left {
+		left[i].Processing -= int64(len(head) - len(left))
+	}
+	return left
 }
 
 // reportEnd adds the events of a run that has ended and is not queued again.
@@ -653,13 +726,11 @@ func (db *DB) RunReturn(ctx context.Context, runID, reason string, untouched boo
 		if run.LastFrame >= 0 {
 			return illegal("run %s has reached the agent", runID)
 		}
-		run, err := s.q.RunEnd(ctx, s, &dbsqlc.RunEndParams{
-			ID: runID, Outcome: string(session.OutcomeCancelled), Reason: text(reason), At: s.now,
-		})
-		if err != nil {
+		end := dbsqlc.RunEndParams{ID: runID, Outcome: string(session.OutcomeCancelled), Reason: text(reason), At: s.now}
+		if err := s.q.RunEnd(ctx, s, &end); err != nil {
 			return err
 		}
-		if err := s.reportTurnEnd(run); err != nil {
+		if err := s.reportTurnEnd(runEnded(run, &end)); err != nil {
 			return err
 		}
 		why, err := s.abortReason(ctx, runID)

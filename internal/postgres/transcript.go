@@ -219,14 +219,10 @@ func (a *transcriptTx) insert(ctx context.Context, at *dbsqlc.TranscriptPosition
 	return a.merge(ctx, at)
 }
 
-// sendInserts executes the queued inserts, because a statement depends on them or they are large.
+// sendInserts executes the queued inserts.
 func (a *transcriptTx) sendInserts(ctx context.Context) error {
-	if a.later.batch.Len() == 0 {
-		return nil
-	}
-	err := a.later.send(ctx, a.Conn)
-	a.later, a.queued = pipeline{}, 0
-	return err
+	a.queued = 0
+	return a.sendLater(ctx)
 }
 
 // exceed records that the session has reached a limit, with an event the first time.

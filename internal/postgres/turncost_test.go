@@ -115,17 +115,17 @@ func TestStatementsPerTurn(t *testing.T) {
 		})
 	}
 	require.Equal(t, map[string]cost{
-		"PromptSubmit":        {Statements: 10, RoundTrips: 2},
-		"RunBegin":            {Statements: 13, RoundTrips: 2},
-		"RunAttach":           {Statements: 12, RoundTrips: 3},
-		"RunEnd":              {Statements: 16, RoundTrips: 3},
-		"RunClaim":            {Statements: 17, RoundTrips: 2},
+		"PromptSubmit":        {Statements: 9, RoundTrips: 2},
+		"RunBegin":            {Statements: 12, RoundTrips: 2},
+		"RunAttach":           {Statements: 11, RoundTrips: 3},
+		"RunEnd":              {Statements: 9, RoundTrips: 2},
+		"RunClaim":            {Statements: 16, RoundTrips: 2},
 		"SessionNeeds":        {Statements: 1, RoundTrips: 1},
-		"TranscriptAppend":    {Statements: 9, RoundTrips: 2},
+		"TranscriptAppend":    {Statements: 8, RoundTrips: 2},
 		"AttendantDue":        {Statements: 1, RoundTrips: 1},
 		"EventsRead":          {Statements: 2, RoundTrips: 1},
-		"RunClaim of nothing": {Statements: 13, RoundTrips: 2},
-		"SessionLook":         {Statements: 8, RoundTrips: 2},
+		"RunClaim of nothing": {Statements: 12, RoundTrips: 2},
+		"SessionLook":         {Statements: 7, RoundTrips: 2},
 	}, costs)
 }
 

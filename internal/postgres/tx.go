@@ -186,7 +186,7 @@ func (db *DB) trySession(
 	var in lookups
 	var readErr error
 	err = in.send(ctx, s.Conn, begin, func(in *lookups) error {
-		var lockErr, clockErr error
+		var lockErr error
 		if wait > 0 {
 			s.row, lockErr = db.q.SessionLock(ctx, in, sessionID)
 		} else {
@@ -194,13 +194,11 @@ func (db *DB) trySession(
 			row, lockErr = db.q.SessionTryLock(ctx, in, sessionID)
 			s.row = dbsqlc.SessionLockRow(row)
 		}
-		var now dbsqlc.SessionClockRow
-		now, clockErr = db.q.SessionClock(ctx, in) // read after the lock, so that times follow the order of events
-		s.now = now.Now.UTC()
+		s.now = s.row.Now.UTC() // read after the lock, so that times follow the order of events
 		if read != nil {
 			readErr = read(in)
 		}
-		return cmp.Or(lockErr, clockErr)
+		return lockErr
 	})
 	switch {
 	case err == nil:
@@ -288,17 +286,9 @@ func (s *sessionTx) commit(ctx context.Context) error {
 func (db *DB) inRun(ctx context.Context, doing, runID string, do func(*sessionTx, dbsqlc.Run) error) error {
 	ctx, cancel := within(ctx, db.options.CallTimeout)
 	defer cancel()
-	sessionID, known := db.runs.get(runID)
-	if !known {
-		found, err := db.q.RunGet(ctx, db.pool, runID)
-		if isNoRows(err) {
-			return noRun(runID)
-		}
-		if err != nil {
-			return fault(doing, err)
-		}
-		sessionID = found.SessionID
-		db.runs.remember(runID, sessionID)
+	sessionID, err := db.runSession(ctx, doing, runID)
+	if err != nil {
+		return err
 	}
 	var run dbsqlc.Run
 	read := func(in *lookups) (err error) {
@@ -308,6 +298,22 @@ func (db *DB) inRun(ctx context.Context, doing, runID string, do func(*sessionTx
 		return err
 	}
 	return db.inSessionWith(ctx, doing, sessionID, read, func(s *sessionTx) error { return do(s, run) })
+}
+
+// runSession returns the session of a run.
+func (db *DB) runSession(ctx context.Context, doing, runID string) (string, error) {
+	if sessionID, known := db.runs.get(runID); known {
+		return sessionID, nil
+	}
+	found, err := db.q.RunGet(ctx, db.pool, runID)
+	if isNoRows(err) {
+		return "", noRun(runID)
+	}
+	if err != nil {
+		return "", fault(doing, err)
+	}
+	db.runs.remember(runID, found.SessionID)
+	return found.SessionID, nil
 }
 
 // runSessions caches the sessions of runs, which do not change.
@@ -355,6 +361,17 @@ func (s *sessionTx) addSized(kind, runID string, data any) (int, error) {
 		SessionNo: s.row.No, Seq: s.row.LastSeq, Type: kind, RunID: runID, RunNo: runNo(runID), At: s.now, Data: string(body),
 	})
 	return len(body), nil
+}
+
+// sendLater executes the collected statements, because a statement depends on them or they are
+// large.
+func (s *sessionTx) sendLater(ctx context.Context) error {
+	if s.later.batch.Len() == 0 {
+		return nil
+	}
+	err := s.later.send(ctx, s.Conn)
+	s.later = pipeline{}
+	return err
 }
 
 func (s *sessionTx) flush(ctx context.Context) error {

@@ -10,25 +10,6 @@ import (
 	"time"
 )
 
-const checkpointPolicy = `-- name: CheckpointPolicy :one
-SELECT coalesce(nullif(s.options ->> 'checkpoint', ''), (SELECT i.checkpoint FROM installation i), 'hibernate')::text AS policy, b.created_at AS newest
-FROM sessions s LEFT JOIN bundles b ON b.id = s.head_bundle_id WHERE s.id = $1
-`
-
-type CheckpointPolicyRow struct {
-	Policy string
-	Newest *time.Time
-}
-
-// CheckpointPolicy returns when a session saves bundles while it is awake, and when it last saved
-// one.
-func (q *Queries) CheckpointPolicy(ctx context.Context, db DBTX, id string) (CheckpointPolicyRow, error) {
-	row := db.QueryRow(ctx, checkpointPolicy, id)
-	var i CheckpointPolicyRow
-	err := row.Scan(&i.Policy, &i.Newest)
-	return i, err
-}
-
 const commandEnd = `-- name: CommandEnd :one
 UPDATE session_commands SET status = $1, reason = $2, ended_at = $3::timestamptz
 WHERE id = $4 AND status = 'pending'

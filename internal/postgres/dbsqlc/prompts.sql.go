@@ -117,6 +117,31 @@ func (q *Queries) PromptClaim(ctx context.Context, db DBTX, arg *PromptClaimPara
 	return err
 }
 
+const promptClose = `-- name: PromptClose :exec
+UPDATE prompts SET status = $1, reason = $2, ended_at = $3::timestamptz, collect_until = NULL
+WHERE session_id = $4 AND id = $5 AND status IN ('queued', 'processing')
+`
+
+type PromptCloseParams struct {
+	Status    string
+	Reason    string
+	At        time.Time
+	SessionID string
+	ID        string
+}
+
+// PromptClose is PromptEnd for a prompt that has been read.
+func (q *Queries) PromptClose(ctx context.Context, db DBTX, arg *PromptCloseParams) error {
+	_, err := db.Exec(ctx, promptClose,
+		arg.Status,
+		arg.Reason,
+		arg.At,
+		arg.SessionID,
+		arg.ID,
+	)
+	return err
+}
+
 const promptCountQueued = `-- name: PromptCountQueued :one
 SELECT count(*) FROM prompts WHERE session_id = $1 AND status = 'queued'
 `

@@ -72,6 +72,112 @@ func (q *Queries) RunAttach(ctx context.Context, db DBTX, arg *RunAttachParams) 
 	return err
 }
 
+const runClosing = `-- name: RunClosing :one
+SELECT r.id, r.session_id, r.prompt_id, r.generation, r.attempt, r.token, r.last_frame, r.translator, r.outcome, r.reason, r.model, r.input_tokens, r.output_tokens, r.cost_usd, r.tool_calls, r.started_at, r.ended_at, r.dispatch, r.held_dispatch, r.held_attempt, r.began_seq, r.doing, r.losses, r.losses_frame, r.no, r.parked_at, r.part, r.frame_base, r.steers_token, r.steers, r.part_seq, r.parked_input_tokens, r.parked_output_tokens, r.parked_tool_calls, r.parked_cost_usd, r.claim_id, p.session_id, p.id, p.ordinal, p.status, p.content, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.resolution, p.resolution_note, p.resolved_at, p.request_id, p.trace_parent, p.attachments, p.rank, p.submitted_digest, p.joined_to, p.collect_until, p.steers_run, p.steered_part, p.depth, p.allotted_run_id, p.claims, p.base_session_id, p.base_bundle_id,
+    EXISTS (SELECT FROM blocks l WHERE l.session_id = r.session_id AND l.position >= r.began_seq AND l.live) AS writes,
+    EXISTS (SELECT FROM questions q WHERE q.session_id = r.session_id AND q.run_id = r.id AND q.status = 'open') AS asks,
+    EXISTS (SELECT FROM session_commands c WHERE c.session_id = r.session_id AND c.status = 'pending') AS commanded,
+    coalesce(nullif(s.options ->> 'checkpoint', ''), (SELECT i.checkpoint FROM installation i), 'hibernate')::text AS policy,
+    b.created_at AS newest
+FROM runs r
+JOIN prompts p ON p.session_id = r.session_id AND p.id = r.prompt_id
+JOIN sessions s ON s.id = r.session_id
+LEFT JOIN bundles b ON b.id = s.head_bundle_id
+WHERE r.id = $1
+`
+
+type RunClosingRow struct {
+	Run       Run
+	Prompt    Prompt
+	Writes    bool
+	Asks      bool
+	Commanded bool
+	Policy    string
+	Newest    *time.Time
+}
+
+// RunClosing returns a run and its prompt, whether anything else must end with the run, and what
+// decides whether the session saves a bundle: its policy, and when it last saved one. Blocks of
+// earlier runs are not live, and those of the run have positions after its first event.
+func (q *Queries) RunClosing(ctx context.Context, db DBTX, id string) (RunClosingRow, error) {
+	row := db.QueryRow(ctx, runClosing, id)
+	var i RunClosingRow
+	err := row.Scan(
+		&i.Run.ID,
+		&i.Run.SessionID,
+		&i.Run.PromptID,
+		&i.Run.Generation,
+		&i.Run.Attempt,
+		&i.Run.Token,
+		&i.Run.LastFrame,
+		&i.Run.Translator,
+		&i.Run.Outcome,
+		&i.Run.Reason,
+		&i.Run.Model,
+		&i.Run.InputTokens,
+		&i.Run.OutputTokens,
+		&i.Run.CostUsd,
+		&i.Run.ToolCalls,
+		&i.Run.StartedAt,
+		&i.Run.EndedAt,
+		&i.Run.Dispatch,
+		&i.Run.HeldDispatch,
+		&i.Run.HeldAttempt,
+		&i.Run.BeganSeq,
+		&i.Run.Doing,
+		&i.Run.Losses,
+		&i.Run.LossesFrame,
+		&i.Run.No,
+		&i.Run.ParkedAt,
+		&i.Run.Part,
+		&i.Run.FrameBase,
+		&i.Run.SteersToken,
+		&i.Run.Steers,
+		&i.Run.PartSeq,
+		&i.Run.ParkedInputTokens,
+		&i.Run.ParkedOutputTokens,
+		&i.Run.ParkedToolCalls,
+		&i.Run.ParkedCostUsd,
+		&i.Run.ClaimID,
+		&i.Prompt.SessionID,
+		&i.Prompt.ID,
+		&i.Prompt.Ordinal,
+		&i.Prompt.Status,
+		&i.Prompt.Content,
+		&i.Prompt.Mode,
+		&i.Prompt.OnUnknown,
+		&i.Prompt.Author,
+		&i.Prompt.RunID,
+		&i.Prompt.Reason,
+		&i.Prompt.CreatedAt,
+		&i.Prompt.StartedAt,
+		&i.Prompt.EndedAt,
+		&i.Prompt.Resolution,
+		&i.Prompt.ResolutionNote,
+		&i.Prompt.ResolvedAt,
+		&i.Prompt.RequestID,
+		&i.Prompt.TraceParent,
+		&i.Prompt.Attachments,
+		&i.Prompt.Rank,
+		&i.Prompt.SubmittedDigest,
+		&i.Prompt.JoinedTo,
+		&i.Prompt.CollectUntil,
+		&i.Prompt.SteersRun,
+		&i.Prompt.SteeredPart,
+		&i.Prompt.Depth,
+		&i.Prompt.AllottedRunID,
+		&i.Prompt.Claims,
+		&i.Prompt.BaseSessionID,
+		&i.Prompt.BaseBundleID,
+		&i.Writes,
+		&i.Asks,
+		&i.Commanded,
+		&i.Policy,
+		&i.Newest,
+	)
+	return i, err
+}
+
 const runContinue = `-- name: RunContinue :one
 UPDATE runs SET parked_at = NULL, part = part + 1, frame_base = last_frame + 2, generation = $1, dispatch = dispatch + 1,
     doing = '', losses = 0, losses_frame = 0, part_seq = $2
@@ -195,12 +301,11 @@ func (q *Queries) RunDoing(ctx context.Context, db DBTX, arg *RunDoingParams) er
 	return err
 }
 
-const runEnd = `-- name: RunEnd :one
+const runEnd = `-- name: RunEnd :exec
 UPDATE runs SET outcome = $1, reason = $2, model = $3, token = '', translator = NULL,
     input_tokens = $4, output_tokens = $5, cost_usd = $6, tool_calls = $7,
     ended_at = $8::timestamptz
 WHERE id = $9 AND ended_at IS NULL
-RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, steers_token, steers, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd, claim_id
 `
 
 type RunEndParams struct {
@@ -217,8 +322,8 @@ type RunEndParams struct {
 
 // RunEnd clears the token, so that an attempt that still holds it cannot append, and the state,
 // which is no longer needed.
-func (q *Queries) RunEnd(ctx context.Context, db DBTX, arg *RunEndParams) (Run, error) {
-	row := db.QueryRow(ctx, runEnd,
+func (q *Queries) RunEnd(ctx context.Context, db DBTX, arg *RunEndParams) error {
+	_, err := db.Exec(ctx, runEnd,
 		arg.Outcome,
 		arg.Reason,
 		arg.Model,
@@ -229,46 +334,7 @@ func (q *Queries) RunEnd(ctx context.Context, db DBTX, arg *RunEndParams) (Run, 
 		arg.At,
 		arg.ID,
 	)
-	var i Run
-	err := row.Scan(
-		&i.ID,
-		&i.SessionID,
-		&i.PromptID,
-		&i.Generation,
-		&i.Attempt,
-		&i.Token,
-		&i.LastFrame,
-		&i.Translator,
-		&i.Outcome,
-		&i.Reason,
-		&i.Model,
-		&i.InputTokens,
-		&i.OutputTokens,
-		&i.CostUsd,
-		&i.ToolCalls,
-		&i.StartedAt,
-		&i.EndedAt,
-		&i.Dispatch,
-		&i.HeldDispatch,
-		&i.HeldAttempt,
-		&i.BeganSeq,
-		&i.Doing,
-		&i.Losses,
-		&i.LossesFrame,
-		&i.No,
-		&i.ParkedAt,
-		&i.Part,
-		&i.FrameBase,
-		&i.SteersToken,
-		&i.Steers,
-		&i.PartSeq,
-		&i.ParkedInputTokens,
-		&i.ParkedOutputTokens,
-		&i.ParkedToolCalls,
-		&i.ParkedCostUsd,
-		&i.ClaimID,
-	)
-	return i, err
+	return err
 }
 
 const runGet = `-- name: RunGet :one

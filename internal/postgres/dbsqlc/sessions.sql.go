@@ -125,24 +125,6 @@ func (q *Queries) SessionAdvance(ctx context.Context, db DBTX, arg *SessionAdvan
 	return err
 }
 
-const sessionClock = `-- name: SessionClock :one
-SELECT clock_timestamp()::timestamptz AS now, set_config('plan_cache_mode', 'force_generic_plan', true)::text AS plans
-`
-
-type SessionClockRow struct {
-	Now   time.Time
-	Plans string
-}
-
-// SessionClock is Clock, and makes Postgres plan the later statements of the transaction once per
-// connection: see genericPlans. Combining both saves a statement.
-func (q *Queries) SessionClock(ctx context.Context, db DBTX) (SessionClockRow, error) {
-	row := db.QueryRow(ctx, sessionClock)
-	var i SessionClockRow
-	err := row.Scan(&i.Now, &i.Plans)
-	return i, err
-}
-
 const sessionCount = `-- name: SessionCount :exec
 UPDATE sessions SET
     last_seq = $1,
@@ -348,9 +330,12 @@ func (q *Queries) SessionLeave(ctx context.Context, db DBTX, id string) error {
 }
 
 const sessionLock = `-- name: SessionLock :one
-SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
-    idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason, title_given, step
-FROM sessions WHERE id = $1 FOR NO KEY UPDATE
+SELECT l.id, l.no, l.status, l.status_reason, l.generation, l.transition_no, l.last_ordinal, l.last_seq, l.head_bundle_id, l.loaded, l.title, l.lazy, l.signalled_at, l.workflow_run, l.idle_timeout_ns, l.attendant, l.last_activity_at, l.agent, l.held_at, l.held_reason, l.title_given, l.step, clock_timestamp()::timestamptz AS now, set_config('plan_cache_mode', 'force_generic_plan', true)::text AS plans
+FROM (
+    SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
+        idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason, title_given, step
+    FROM sessions WHERE id = $1 FOR NO KEY UPDATE
+) l
 `
 
 type SessionLockRow struct {
@@ -376,10 +361,15 @@ type SessionLockRow struct {
 	HeldReason     string
 	TitleGiven     bool
 	Step           string
+	Now            time.Time
+	Plans          string
 }
 
 // SessionLock is the first statement of every write to a session. NO KEY, because the key never
-// changes and foreign keys to it must not wait.
+// changes and foreign keys to it must not wait. It also returns the server's time, read once the
+// row is locked: a subquery with a lock is executed before the columns around it. The last column
+// makes Postgres plan the later statements of the transaction once per connection: see
+// genericPlans. A statement for each of the three would cost more than what they do.
 func (q *Queries) SessionLock(ctx context.Context, db DBTX, id string) (SessionLockRow, error) {
 	row := db.QueryRow(ctx, sessionLock, id)
 	var i SessionLockRow
@@ -406,6 +396,8 @@ func (q *Queries) SessionLock(ctx context.Context, db DBTX, id string) (SessionL
 		&i.HeldReason,
 		&i.TitleGiven,
 		&i.Step,
+		&i.Now,
+		&i.Plans,
 	)
 	return i, err
 }
@@ -674,9 +666,12 @@ func (q *Queries) SessionTransit(ctx context.Context, db DBTX, arg *SessionTrans
 }
 
 const sessionTryLock = `-- name: SessionTryLock :one
-SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
-    idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason, title_given, step
-FROM sessions WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED
+SELECT l.id, l.no, l.status, l.status_reason, l.generation, l.transition_no, l.last_ordinal, l.last_seq, l.head_bundle_id, l.loaded, l.title, l.lazy, l.signalled_at, l.workflow_run, l.idle_timeout_ns, l.attendant, l.last_activity_at, l.agent, l.held_at, l.held_reason, l.title_given, l.step, clock_timestamp()::timestamptz AS now, set_config('plan_cache_mode', 'force_generic_plan', true)::text AS plans
+FROM (
+    SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
+        idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason, title_given, step
+    FROM sessions WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED
+) l
 `
 
 type SessionTryLockRow struct {
@@ -702,6 +697,8 @@ type SessionTryLockRow struct {
 	HeldReason     string
 	TitleGiven     bool
 	Step           string
+	Now            time.Time
+	Plans          string
 }
 
 // SessionTryLock is SessionLock without waiting: it returns no row if another transaction has
@@ -732,6 +729,8 @@ func (q *Queries) SessionTryLock(ctx context.Context, db DBTX, id string) (Sessi
 		&i.HeldReason,
 		&i.TitleGiven,
 		&i.Step,
+		&i.Now,
+		&i.Plans,
 	)
 	return i, err
 }
@@ -865,8 +864,11 @@ func (q *Queries) SessionsAwake(ctx context.Context, db DBTX) ([]SessionsAwakeRo
 }
 
 const sessionsLock = `-- name: SessionsLock :many
-SELECT id, no, status, generation, last_seq, title, title_given
-FROM sessions WHERE id = ANY($1::text[]) ORDER BY id FOR NO KEY UPDATE
+SELECT l.id, l.no, l.status, l.generation, l.last_seq, l.title, l.title_given, clock_timestamp()::timestamptz AS now
+FROM (
+    SELECT id, no, status, generation, last_seq, title, title_given
+    FROM sessions WHERE id = ANY($1::text[]) ORDER BY id FOR NO KEY UPDATE
+) l
 `
 
 type SessionsLockRow struct {
@@ -877,9 +879,11 @@ type SessionsLockRow struct {
 	LastSeq    int64
 	Title      string
 	TitleGiven bool
+	Now        time.Time
 }
 
-// SessionsLock takes the locks in the order of ids, which rules out deadlocks.
+// SessionsLock takes the locks in the order of ids, which rules out deadlocks. It returns the time
+// at which each session was locked, like SessionLock.
 func (q *Queries) SessionsLock(ctx context.Context, db DBTX, ids []string) ([]SessionsLockRow, error) {
 	rows, err := db.Query(ctx, sessionsLock, ids)
 	if err != nil {
@@ -897,6 +901,7 @@ func (q *Queries) SessionsLock(ctx context.Context, db DBTX, ids []string) ([]Se
 			&i.LastSeq,
 			&i.Title,
 			&i.TitleGiven,
+			&i.Now,
 		); err != nil {
 			return nil, err
 		}
@@ -909,8 +914,11 @@ func (q *Queries) SessionsLock(ctx context.Context, db DBTX, ids []string) ([]Se
 }
 
 const sessionsTryLock = `-- name: SessionsTryLock :many
-SELECT id, no, status, generation, last_seq, title, title_given
-FROM sessions WHERE id = ANY($1::text[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+SELECT l.id, l.no, l.status, l.generation, l.last_seq, l.title, l.title_given, clock_timestamp()::timestamptz AS now
+FROM (
+    SELECT id, no, status, generation, last_seq, title, title_given
+    FROM sessions WHERE id = ANY($1::text[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+) l
 `
 
 type SessionsTryLockRow struct {
@@ -921,6 +929,7 @@ type SessionsTryLockRow struct {
 	LastSeq    int64
 	Title      string
 	TitleGiven bool
+	Now        time.Time
 }
 
 // SessionsTryLock is SessionsLock without the sessions that other transactions have locked.
@@ -941,6 +950,7 @@ func (q *Queries) SessionsTryLock(ctx context.Context, db DBTX, ids []string) ([
 			&i.LastSeq,
 			&i.Title,
 			&i.TitleGiven,
+			&i.Now,
 		); err != nil {
 			return nil, err
 		}

@@ -85,9 +85,3 @@ UPDATE sessions SET
     last_seq = @last_seq, signalled_at = NULL, loaded = true, attendant = @attendant,
     last_activity_at = CASE WHEN last_activity_at + interval '1 second' < @at::timestamptz THEN @at::timestamptz ELSE last_activity_at END
 WHERE id = @id;
-
--- name: CheckpointPolicy :one
--- CheckpointPolicy returns when a session saves bundles while it is awake, and when it last saved
--- one.
-SELECT coalesce(nullif(s.options ->> 'checkpoint', ''), (SELECT i.checkpoint FROM installation i), 'hibernate')::text AS policy, b.created_at AS newest
-FROM sessions s LEFT JOIN bundles b ON b.id = s.head_bundle_id WHERE s.id = @id;

@@ -125,6 +125,11 @@ UPDATE prompts SET status = @status, reason = @reason, ended_at = @at::timestamp
 WHERE session_id = @session_id AND id = @id AND status IN ('queued', 'processing')
 RETURNING *;
 
+-- name: PromptClose :exec
+-- PromptClose is PromptEnd for a prompt that has been read.
+UPDATE prompts SET status = @status, reason = @reason, ended_at = @at::timestamptz, collect_until = NULL
+WHERE session_id = @session_id AND id = @id AND status IN ('queued', 'processing');
+
 -- name: PromptQueue :one
 -- PromptQueue returns a prompt to its place in the queue: its ordinal stays.
 UPDATE prompts SET status = 'queued', run_id = '', reason = @reason, started_at = NULL, ended_at = NULL

@@ -21,14 +21,29 @@ UPDATE runs SET doing = @doing WHERE id = @id AND token = @token AND ended_at IS
 -- RunDispatch assigns the next dispatch number of a run and returns the run.
 UPDATE runs SET dispatch = dispatch + 1 WHERE id = @id RETURNING *;
 
--- name: RunEnd :one
+-- name: RunEnd :exec
 -- RunEnd clears the token, so that an attempt that still holds it cannot append, and the state,
 -- which is no longer needed.
 UPDATE runs SET outcome = @outcome, reason = @reason, model = @model, token = '', translator = NULL,
     input_tokens = @input_tokens, output_tokens = @output_tokens, cost_usd = sqlc.narg(cost_usd), tool_calls = @tool_calls,
     ended_at = @at::timestamptz
-WHERE id = @id AND ended_at IS NULL
-RETURNING *;
+WHERE id = @id AND ended_at IS NULL;
+
+-- name: RunClosing :one
+-- RunClosing returns a run and its prompt, whether anything else must end with the run, and what
+-- decides whether the session saves a bundle: its policy, and when it last saved one. Blocks of
+-- earlier runs are not live, and those of the run have positions after its first event.
+SELECT sqlc.embed(r), sqlc.embed(p),
+    EXISTS (SELECT FROM blocks l WHERE l.session_id = r.session_id AND l.position >= r.began_seq AND l.live) AS writes,
+    EXISTS (SELECT FROM questions q WHERE q.session_id = r.session_id AND q.run_id = r.id AND q.status = 'open') AS asks,
+    EXISTS (SELECT FROM session_commands c WHERE c.session_id = r.session_id AND c.status = 'pending') AS commanded,
+    coalesce(nullif(s.options ->> 'checkpoint', ''), (SELECT i.checkpoint FROM installation i), 'hibernate')::text AS policy,
+    b.created_at AS newest
+FROM runs r
+JOIN prompts p ON p.session_id = r.session_id AND p.id = r.prompt_id
+JOIN sessions s ON s.id = r.session_id
+LEFT JOIN bundles b ON b.id = s.head_bundle_id
+WHERE r.id = @id;
 
 -- name: RunReachedAgent :one
 -- RunReachedAgent reports whether the agent has had a turn, other than this one, in the session or

@@ -29,15 +29,25 @@ SELECT * FROM session_views WHERE id = ANY(@ids::text[]);
 
 -- name: SessionLock :one
 -- SessionLock is the first statement of every write to a session. NO KEY, because the key never
--- changes and foreign keys to it must not wait.
-SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
-    idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason, title_given, step
-FROM sessions WHERE id = @id FOR NO KEY UPDATE;
+-- changes and foreign keys to it must not wait. It also returns the server's time, read once the
+-- row is locked: a subquery with a lock is executed before the columns around it. The last column
+-- makes Postgres plan the later statements of the transaction once per connection: see
+-- genericPlans. A statement for each of the three would cost more than what they do.
+SELECT l.*, clock_timestamp()::timestamptz AS now, set_config('plan_cache_mode', 'force_generic_plan', true)::text AS plans
+FROM (
+    SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
+        idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason, title_given, step
+    FROM sessions WHERE id = @id FOR NO KEY UPDATE
+) l;
 
 -- name: SessionsLock :many
--- SessionsLock takes the locks in the order of ids, which rules out deadlocks.
-SELECT id, no, status, generation, last_seq, title, title_given
-FROM sessions WHERE id = ANY(@ids::text[]) ORDER BY id FOR NO KEY UPDATE;
+-- SessionsLock takes the locks in the order of ids, which rules out deadlocks. It returns the time
+-- at which each session was locked, like SessionLock.
+SELECT l.*, clock_timestamp()::timestamptz AS now
+FROM (
+    SELECT id, no, status, generation, last_seq, title, title_given
+    FROM sessions WHERE id = ANY(@ids::text[]) ORDER BY id FOR NO KEY UPDATE
+) l;
 
 -- name: SessionAdvance :exec
 UPDATE sessions SET last_seq = @last_seq WHERE id = @id;
@@ -159,14 +169,20 @@ UPDATE sessions SET title = @title WHERE id = @id AND NOT title_given;
 -- name: SessionTryLock :one
 -- SessionTryLock is SessionLock without waiting: it returns no row if another transaction has
 -- locked the session.
-SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
-    idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason, title_given, step
-FROM sessions WHERE id = @id FOR NO KEY UPDATE SKIP LOCKED;
+SELECT l.*, clock_timestamp()::timestamptz AS now, set_config('plan_cache_mode', 'force_generic_plan', true)::text AS plans
+FROM (
+    SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
+        idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason, title_given, step
+    FROM sessions WHERE id = @id FOR NO KEY UPDATE SKIP LOCKED
+) l;
 
 -- name: SessionsTryLock :many
 -- SessionsTryLock is SessionsLock without the sessions that other transactions have locked.
-SELECT id, no, status, generation, last_seq, title, title_given
-FROM sessions WHERE id = ANY(@ids::text[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED;
+SELECT l.*, clock_timestamp()::timestamptz AS now
+FROM (
+    SELECT id, no, status, generation, last_seq, title, title_given
+    FROM sessions WHERE id = ANY(@ids::text[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+) l;
 
 -- name: SessionExists :one
 SELECT EXISTS (SELECT FROM sessions WHERE id = @id);
@@ -175,11 +191,6 @@ SELECT EXISTS (SELECT FROM sessions WHERE id = @id);
 -- Clock returns the server's current time. All stored times come from it, after the lock, so that
 -- order and ages do not depend on the clocks of the writing processes.
 SELECT clock_timestamp()::timestamptz AS now;
-
--- name: SessionClock :one
--- SessionClock is Clock, and makes Postgres plan the later statements of the transaction once per
--- connection: see genericPlans. Combining both saves a statement.
-SELECT clock_timestamp()::timestamptz AS now, set_config('plan_cache_mode', 'force_generic_plan', true)::text AS plans;
 
 -- name: SessionSetWorkflowRun :exec
 UPDATE sessions SET workflow_run = @workflow_run WHERE id = @id AND workflow_run <> @workflow_run;
