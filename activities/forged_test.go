@@ -31,6 +31,7 @@ type forged struct {
 	welcome *runner.Welcome
 	attach  func(send func(runner.Message), run string) // after the prompt was delivered
 	flushes bool                                        // it answers a flush
+	rest    []*runner.Segment                           // that it sends when it flushes
 	seal    *manifest.Manifest
 	// segments are printed before the manifest of a seal.
 	segments []*runner.Segment
@@ -88,6 +89,9 @@ func (f forged) link(ctx context.Context, p *memsandbox.Proc) int {
 			go f.attach(send, m.Run)
 			defer func() { <-ctx.Done() }()
 		case *runner.Flush:
+			for _, s := range f.rest {
+				send(s)
+			}
 			if f.flushes {
 				send(&runner.Flushed{ID: m.ID})
 			}
@@ -235,6 +239,40 @@ func TestARunContinuesAfterAGapInATranscript(t *testing.T) {
 	positions, err := b.db.TranscriptPositions(b.ctx, b.id)
 	require.NoError(t, err)
 	require.Equal(t, []transcript.Position{{Path: "/root/t", Version: 1, Size: 14}}, positions)
+}
+
+// TestTurnEndStoresLastTranscriptSegments lets the runner send the last segments when it
+// flushes. Segments that are refused do not change the outcome.
+func TestTurnEndStoresLastTranscriptSegments(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		rest []*runner.Segment
+		size int64
+	}{
+		"whole":    {rest: []*runner.Segment{{Path: "/root/t", Version: 1, Data: []byte("first ")}, {Path: "/root/t", Version: 1, Offset: 6, Data: []byte("last")}}, size: 10},
+		"large":    {rest: []*runner.Segment{{Path: "/root/t", Version: 1, Data: make([]byte, 300<<10)}, {Path: "/root/t", Version: 1, Offset: 300 << 10, Data: []byte("last")}}, size: 300<<10 + 4},
+		"a gap":    {rest: []*runner.Segment{{Path: "/root/t", Version: 1, Offset: 5, Data: []byte("late")}}},
+		"no place": {rest: []*runner.Segment{{Path: "/root/t", Version: 1, Offset: -1, Data: []byte("before")}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setupMemory(t)
+			ready := b.create(t)
+			b.forge(forged{flushes: true, rest: test.rest, attach: func(send func(runner.Message), run string) {
+				send(frameOf(0, completedLine, run))
+			}})
+			result, err := b.turn(b.claim(t, ready, "hello"))
+			require.NoError(t, err)
+			require.Equal(t, session.OutcomeCompleted, result.Outcome)
+			positions, err := b.db.TranscriptPositions(b.ctx, b.id)
+			require.NoError(t, err)
+			if test.size == 0 {
+				require.Empty(t, positions)
+				return
+			}
+			require.Equal(t, []transcript.Position{{Path: "/root/t", Version: 1, Size: test.size}}, positions)
+		})
+	}
 }
 
 // TestSessionHibernatesDespiteTranscriptGapsInSeals: a seal that failed because of a gap was repeated

@@ -125,6 +125,11 @@ func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start run.Start, to
 		return TurnResult{}, false, err
 	case at.Parked:
 		return TurnResult{Parked: parkedOf(start)}, false, nil
+	}
+	if ctx.Err() != nil {
+		t.keepSegments(ctx, in, start.Run.Attempt, at)
+	}
+	switch {
 	case errors.Is(context.Cause(ctx), errHandOver):
 		return TurnResult{}, false, handedOver()
 	case ctx.Err() != nil && !at.MayHaveDelivered:
@@ -137,13 +142,11 @@ func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start run.Start, to
 	case err != nil && at.End == nil:
 		return TurnResult{}, false, t.turnError(ctx, in, at, err)
 	case err != nil:
-		// The turn has ended; only the last lines of the transcript may be missing.
-		t.Logger.WarnContext(ctx, "the transcripts were not flushed at the end of a turn", slog.String("session_id", in.SessionID),
-			slog.String("run_id", in.RunID), slog.Int64("attempt", start.Run.Attempt), slog.Any("error", err))
+		t.notFlushed(ctx, in, start.Run.Attempt, err)
 	}
 	end := at.End
 	ending := run.Ending{
-		RunID: in.RunID, Token: token, Outcome: end.Outcome, Reason: end.Reason, Usage: end.Usage, Model: end.Model,
+		RunID: in.RunID, Token: token, Outcome: end.Outcome, Reason: end.Reason, Usage: end.Usage, Model: end.Model, Segments: at.Segments,
 	}
 	if in.Look {
 		ending.LookFor = activity.GetInfo(ctx).WorkflowExecution.RunID
@@ -151,7 +154,15 @@ func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start run.Start, to
 	if err == nil {
 		ending.Attend = a.ready()
 	}
-	run, err := recorded(ctx, func(ctx context.Context) (run.Run, error) { return t.store.RunEnd(ctx, ending) })
+	ended, err := t.end(ctx, ending)
+	if err != nil && failure.CodeOf(err) != failure.Unavailable && len(ending.Segments) > 0 {
+		// A segment may be refused, for example because it leaves a gap. That does not change the outcome.
+		if !t.keepSegments(ctx, in, start.Run.Attempt, at) {
+			ending.Attend = ""
+		}
+		ending.Segments = nil
+		ended, err = t.end(ctx, ending)
+	}
 	if failure.CodeOf(err) == failure.IllegalState {
 		result, err = t.superseded(ctx, in, err)
 		return result, false, err
@@ -162,11 +173,36 @@ func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start run.Start, to
 	case err != nil:
 		return TurnResult{}, false, stored(err)
 	}
-	result = resultOf(run)
+	result = resultOf(ended)
 	if in.Attend != nil { // if there is nothing pending to report, another attempt has ended the run
-		result.EndedAt, result.Reread = run.EndedAt, run.Look == nil && in.Look
+		result.EndedAt, result.Reread = ended.EndedAt, ended.Look == nil && in.Look
 	}
-	return result, run.Attended, nil
+	return result, ended.Attended, nil
+}
+
+func (t *Turns) end(ctx context.Context, ending run.Ending) (run.Run, error) {
+	return recorded(ctx, func(ctx context.Context) (run.Run, error) { return t.store.RunEnd(ctx, ending) })
+}
+
+// keepSegments stores the end of a turn's transcripts if the end of the run does not, and reports
+// whether it did.
+func (t *Turns) keepSegments(ctx context.Context, in TurnRequest, attempt int64, at *turn.Result) bool {
+	if len(at.Segments) == 0 {
+		return true
+	}
+	_, err := recorded(context.WithoutCancel(ctx), func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, t.runs.StoreSegments(ctx, in.SessionID, in.RunID, at.Segments)
+	})
+	if err != nil {
+		t.notFlushed(ctx, in, attempt, err)
+	}
+	return err == nil
+}
+
+// notFlushed logs that the turn has ended, but the last lines of its transcripts may be missing.
+func (t *Turns) notFlushed(ctx context.Context, in TurnRequest, attempt int64, err error) {
+	t.Logger.WarnContext(ctx, "the transcripts were not flushed at the end of a turn", slog.String("session_id", in.SessionID),
+		slog.String("run_id", in.RunID), slog.Int64("attempt", attempt), slog.Any("error", err))
 }
 
 // parkedOf returns a parked run in its workflow's form. Its questions are in their rows.

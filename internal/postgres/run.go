@@ -407,7 +407,8 @@ func (db *DB) RunGet(ctx context.Context, runID string) (run.Run, error) {
 // RunEnd gives run and prompt their outcome with the events turn_end, prompt and queue, and updates
 // the session's usage. It returns the outcome of a run that has already ended unchanged. A token
 // that is not that of the newest attempt is illegal_state; an empty token ends the run
-// unconditionally, and fences the attempt that holds its token.
+// unconditionally, and fences the attempt that holds its token. A segment of a transcript that leaves
+// a gap is also illegal_state. After an error nothing is written.
 func (db *DB) RunEnd(ctx context.Context, ending run.Ending) (ended run.Run, err error) {
 	const doing = "end a run"
 	ctx, cancel := within(ctx, db.options.CallTimeout)
@@ -417,8 +418,18 @@ func (db *DB) RunEnd(ctx context.Context, ending run.Ending) (ended run.Run, err
 		return ended, err
 	}
 	var c closing
-	read := func(in *lookups) error { return c.read(ctx, db.q, in, sessionID, ending.RunID) }
+	var was storedTranscripts
+	read := func(in *lookups) error {
+		err := c.read(ctx, db.q, in, sessionID, ending.RunID)
+		if len(ending.Segments) > 0 {
+			err = cmp.Or(err, was.read(ctx, db.q, in, sessionID, ending.Segments))
+		}
+		return err
+	}
 	err = db.inSessionWith(ctx, doing, sessionID, read, func(s *sessionTx) error {
+		if err := s.transcriptAppend(ctx, db, db.options.Transcripts, ending.Segments, was); err != nil {
+			return err
+		}
 		if c.Run.EndedAt != nil {
 			ended = runOf(c.Run)
 			return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
@@ -58,6 +59,37 @@ func TestATranscriptGrowsBySegments(t *testing.T) {
 	_, err := postgrestest.Transcripts(b.ctx, b.DB, "ses_nobody")
 	requireCode(t, failure.NoSession, err)
 	requireCode(t, failure.Invalid, add(b.segment(4, -1, "xx")))
+}
+
+// TestRunEndStoresTranscripts stores segments with the outcome of a run, or neither.
+func TestRunEndStoresTranscripts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	prompt := b.submit(t, "hello")
+	runID := session.NewID(session.RunPrefix)
+	_, err := b.RunBegin(b.ctx, b.id, prompt, runID, 1)
+	require.NoError(t, err)
+	_, err = b.RunAttach(b.ctx, runID, "token", run.Dispatch{No: 1, Attempt: 1})
+	require.NoError(t, err)
+	end := func(token string, segments ...transcript.Segment) error {
+		_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: token, Outcome: session.OutcomeCompleted, Segments: segments})
+		return err
+	}
+	requireCode(t, failure.IllegalState, end("token", b.segment(1, 0, "abc"), b.segment(1, 4, "gap")))
+	requireCode(t, failure.IllegalState, end("another", b.segment(1, 0, "abc")))
+	_, stored := b.transcript(t)
+	require.False(t, stored)
+	claim, err := b.RunGet(b.ctx, runID)
+	require.NoError(t, err)
+	require.Zero(t, claim.Outcome)
+	require.NoError(t, end("token", b.segment(1, 0, "abc")))
+	require.NoError(t, end("token", b.segment(1, 0, "abc"), b.segment(1, 3, "def")), "the response was lost")
+	file, _ := b.transcript(t)
+	require.Equal(t, "abcdef", string(file.Data))
+	claim, err = b.RunGet(b.ctx, runID)
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCompleted, claim.Outcome)
 }
 
 // TestTranscriptMatchesFile resends random pieces of a growing file, like attempts that do not know

@@ -89,8 +89,14 @@ func TestStatementsPerTurn(t *testing.T) {
 			require.NotNil(t, claimed.Start)
 			runID = claimed.Start.Run.ID
 		})
-		_, err = db.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeCompleted})
-		require.NoError(t, err)
+		rest := []transcript.Segment{{SessionID: b.id, RunID: runID, Path: "a.jsonl", Version: 1, Offset: size, Data: []byte("line\n")}}
+		size += 5
+		costs["RunEnd with transcripts"] = count(func() { // instead of TranscriptAppend and RunEnd, as turns mostly end
+			_, err = db.RunEnd(b.ctx, run.Ending{
+				RunID: runID, Token: "token", Outcome: session.OutcomeCompleted, LookFor: "workflow-run", Attend: "a1", Segments: rest,
+			})
+			require.NoError(t, err)
+		})
 		costs["RunClaim of nothing"] = count(func() { // by an attendant, after a notification
 			b.sql(t, "UPDATE sessions SET attendant = 'a1' WHERE id = $1", b.id)
 			claimed, err := db.RunClaim(b.ctx, claim)
@@ -115,17 +121,18 @@ func TestStatementsPerTurn(t *testing.T) {
 		})
 	}
 	require.Equal(t, map[string]cost{
-		"PromptSubmit":        {Statements: 9, RoundTrips: 2},
-		"RunBegin":            {Statements: 12, RoundTrips: 2},
-		"RunAttach":           {Statements: 11, RoundTrips: 3},
-		"RunEnd":              {Statements: 9, RoundTrips: 2},
-		"RunClaim":            {Statements: 16, RoundTrips: 2},
-		"SessionNeeds":        {Statements: 1, RoundTrips: 1},
-		"TranscriptAppend":    {Statements: 8, RoundTrips: 2},
-		"AttendantDue":        {Statements: 1, RoundTrips: 1},
-		"EventsRead":          {Statements: 2, RoundTrips: 1},
-		"RunClaim of nothing": {Statements: 12, RoundTrips: 2},
-		"SessionLook":         {Statements: 7, RoundTrips: 2},
+		"PromptSubmit":            {Statements: 9, RoundTrips: 2},
+		"RunBegin":                {Statements: 12, RoundTrips: 2},
+		"RunAttach":               {Statements: 11, RoundTrips: 3},
+		"RunEnd":                  {Statements: 9, RoundTrips: 2},
+		"RunEnd with transcripts": {Statements: 14, RoundTrips: 2},
+		"RunClaim":                {Statements: 16, RoundTrips: 2},
+		"SessionNeeds":            {Statements: 1, RoundTrips: 1},
+		"TranscriptAppend":        {Statements: 8, RoundTrips: 2},
+		"AttendantDue":            {Statements: 1, RoundTrips: 1},
+		"EventsRead":              {Statements: 2, RoundTrips: 1},
+		"RunClaim of nothing":     {Statements: 12, RoundTrips: 2},
+		"SessionLook":             {Statements: 7, RoundTrips: 2},
 	}, costs)
 }
 

@@ -119,6 +119,9 @@ type Ending struct {
 	RunID string
 	// Token is that of the attempt; empty if the workflow ends a run that no worker can end.
 	Token string
+	// Segments are the end of the turn's transcripts. They are stored together with the outcome, as
+	// TranscriptAppend stores them, unless the token is refused.
+	Segments []transcript.Segment
 	// Read means that every frame of the turn was read, so that it is known which prompts the agent
 	// has accepted during the turn. It is implied by a token.
 	Read    bool

@@ -68,6 +68,9 @@ type attempt struct {
 
 	deferred *batch // frames without events, to be committed with the next ones
 
+	flushing bool                 // the turn has ended, and its runner sends the rest of the transcripts
+	last     []transcript.Segment // of that rest, which the end of the run stores
+
 	suspicion   suspicion
 	permissions permission.Rules
 	waiting     waiting
@@ -196,7 +199,16 @@ func (a *attempt) flush(ctx context.Context, link *turnLink) error {
 	if err := link.link.SettleAndFlush(flushAtEnd); err != nil {
 		return fmt.Errorf("settle the turn and flush the transcripts: %w", err)
 	}
-	return a.follow(ctx, link, flushed, func() {})
+	a.flushing = true
+	err := a.follow(ctx, link, flushed, func() {})
+	if err == nil || len(a.last) == 0 {
+		return err
+	}
+	last := a.last
+	a.last = nil
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), segmentsTimeout)
+	defer cancel()
+	return errors.Join(err, a.StoreSegments(ctx, a.in.SessionID, a.in.RunID, last))
 }
 
 // open opens the link to the runner. A fresh attempt prepares its prompt concurrently, since both

@@ -12,6 +12,7 @@
 //	pace       how far the agent may be ahead
 //	convert    events of frames: translator, mask, limiter          suspicion  frames that may have ended a worker
 //	batch      frames that are committed together                   settle     the end of a run that no worker can end
+//	segments   transcripts, and the end of them
 //
 // The exec of a link is kept for a minute after its turn (Links): the next turn on this worker
 // reuses it with a new hello. Between the two it does not occupy the runner.
@@ -21,6 +22,8 @@
 //   - Events of frames, and the translator's state after the last of them, are committed together. The end of
 //     a turn is known only once it is committed.
 //   - Frames are committed in order, each once: the next attempt asks for those after the newest one.
+//   - The transcripts of a turn are stored no later than its outcome: the caller stores the last segments in the transaction
+//     that ends the run (Result.Segments).
 //   - A prompt is delivered at most once: the runner's journal records the run.
 //   - Everything is written with the attempt's token. Nothing is written once a newer attempt has taken it.
 //   - An answer to a question is stored before it is sent to the agent.

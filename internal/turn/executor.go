@@ -14,6 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // Config is the configuration of an executor. Every field is required unless it says otherwise.
@@ -134,6 +135,9 @@ type Result struct {
 	MayHaveDelivered bool
 	// Parked: the run is parked, and this attempt has ended.
 	Parked bool
+	// Segments are the end of the turn's transcripts, which are not stored: the caller stores them
+	// with the outcome of the run, or with StoreSegments. There are none if there is an error.
+	Segments []transcript.Segment
 }
 
 // Run makes one attempt at a run: it attaches to the runner, delivers the prompt if the runner does
@@ -148,7 +152,7 @@ func (x *Executor) Run(ctx context.Context, in Request, progress Progress) (*Res
 	if err = a.run(ctx); err != nil && a.end == nil {
 		a.leave(ctx)
 	}
-	return &Result{End: a.end, MayHaveDelivered: a.mayHaveDelivered, Parked: a.parked}, err
+	return &Result{End: a.end, MayHaveDelivered: a.mayHaveDelivered, Parked: a.parked, Segments: a.last}, err
 }
 
 // pauseFor waits; the error is that of the context.

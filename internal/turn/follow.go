@@ -13,7 +13,6 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/runner"
-	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // exhausted reports whether all frames are committed and no more can arrive.
@@ -88,11 +87,8 @@ func (a *attempt) pace(link *turnLink) {
 // with the translator's state after the last of them. The input that the frames request for the
 // agent is written first, because writing it twice is harmless and losing it is not.
 func (a *attempt) commit(ctx context.Context, link *turnLink, messages []runner.Message) error {
-	if segments := a.segments(messages); len(segments) > 0 {
-		if err := a.Store.TranscriptAppend(ctx, segments); err != nil {
-			return a.gap(ctx, err)
-		}
-		a.progress.Made()
+	if err := a.commitSegments(ctx, messages); err != nil {
+		return err
 	}
 	if err := a.commitFiles(ctx, messages); err != nil {
 		return err
@@ -214,22 +210,6 @@ func checkFrame(no, before int64) error {
 	return nil
 }
 
-// gap classifies the errors of storing segments. After a gap, the next attempt asks its runner
-// again for the segments after the stored end. If a runner keeps leaving gaps, the turn fails.
-func (a *attempt) gap(ctx context.Context, err error) error {
-	if failure.CodeOf(err) != failure.IllegalState {
-		return Stored(err)
-	}
-	gaps, countErr := a.Store.TranscriptGap(ctx, a.in.SessionID, a.in.RunID)
-	if countErr != nil {
-		return errors.Join(err, Stored(countErr))
-	}
-	if gaps < transcript.MaxGaps {
-		return err
-	}
-	return final(Refused, fmt.Errorf("the runner violated its protocol: it left %d gaps in transcripts: %w", gaps, err))
-}
-
 // refusals is how often the store refuses a batch before its turn fails.
 const refusals = 3
 
@@ -296,19 +276,6 @@ func (a *attempt) append(ctx context.Context, b *batch) error {
 
 // refusedPause is the time between two tries of a batch that was refused.
 const refusedPause = 200 * time.Millisecond
-
-func (a *attempt) segments(messages []runner.Message) []transcript.Segment {
-	var out []transcript.Segment
-	for _, m := range messages {
-		if s, ok := m.(*runner.Segment); ok {
-			out = append(out, transcript.Segment{
-				SessionID: a.in.SessionID, RunID: a.in.RunID,
-				Path: s.Path, Version: s.Version, Offset: s.Offset, Data: s.Data,
-			})
-		}
-	}
-	return out
-}
 
 func (a *attempt) log() *slog.Logger {
 	logger := a.Logger.With(slog.String("session_id", a.in.SessionID), slog.String("run_id", a.in.RunID), slog.Int64("attempt", a.start.Run.Attempt))
