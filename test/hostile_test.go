@@ -246,7 +246,7 @@ func (r *rig) fullQueue(t *testing.T) {
 }
 
 // babbler is an agent of the Agent Client Protocol. It answers prompts with as much as it can
-// print: 80 MB of one text, 80 MB of texts and thoughts that each begin a block, or 10,000 calls of
+// print: 80 MB of one text, 40 MB of texts and thoughts that each begin a block, or 4,000 calls of
 // tools that never end. It prints as fast as its pipe accepts: see offers.
 const babbler = `
 chunk=$(head -c 2000 /dev/zero | tr '\0' x)
@@ -263,8 +263,8 @@ while read -r line; do
     case "$line" in
     *FLOOD-TEXT*) yes "$text" | head -n 40000 ;;
     *FLOOD-BLOCKS*) yes "$text
-$thought" | head -n 40000 ;;
-    *FLOOD-CALLS*) seq 10000 | sed 's|.*|'"$call"'|' ;;
+$thought" | head -n 20000 ;;
+    *FLOOD-CALLS*) seq 4000 | sed 's|.*|'"$call"'|' ;;
     esac
     printf '{"jsonrpc":"2.0","id":%s,"result":{"stopReason":"end_turn"}}\n' "$id" ;;
   *'"id"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{}}\n' "$id" ;;
@@ -337,7 +337,7 @@ func offers(t *testing.T, kind string) {
 	require.NoError(t, err)
 	require.NoError(t, cmd.Wait())
 	rate := float64(printed) / 1e6 / (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
-	require.Greater(t, printed, int64(80_000_000), kind)
+	require.Greater(t, printed, int64(40_000_000), kind)
 	require.Greater(t, rate, 50.0, "MB/s that the agent of the test offers")
 	t.Logf("%s: %.0f MB/s are offered", kind, rate)
 }

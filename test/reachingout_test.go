@@ -44,7 +44,7 @@ func TestEveryAgentReachesPeople(t *testing.T) { //nolint:tparallel // one agent
 	}
 	for _, a := range agents { //nolint:paralleltest // see above
 		t.Run(a.name, func(t *testing.T) {
-			inShortForm(t, a.name, "codex", "acp")
+			inShortForm(t, a.name, "acp")
 			id := s.create(t, a.session)
 			stream := s.follow(t, id)
 			s.prompt(t, id, "first", "hello")

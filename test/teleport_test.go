@@ -141,7 +141,7 @@ func TestSessionsMoveThereAndBack(t *testing.T) {
 	t.Parallel()
 	for _, tr := range travellers {
 		t.Run(tr.agent.name, func(t *testing.T) {
-			inShortForm(t, tr.agent.name, "claude-sdk", "gemini-cli")
+			inShortForm(t, tr.agent.name, "gemini-cli")
 			t.Parallel()
 			tr.movesThereAndBack(t)
 		})
