@@ -11,7 +11,7 @@
 # make chaos   injects every fault in every state, then faults at random; ARGS="-minutes 20 -seed 1234" set duration and seed
 # make followers  has clients of every protocol follow one session for five minutes while each part of the system is killed; ARGS="-minutes 20" sets the duration
 # make upgrade  replaces the programs of the previous release by those of this build under load, in every order; FROM=COMMIT starts from another commit
-# make real-agents  runs the tests of real agents in the whole system with every agent; make test runs each test with some of them
+# make real-agents  runs the tests of real agents in the whole system with every agent; make test runs each test with one of them
 # make forks  forks and reverts sessions of every agent; three minutes
 # make overload  has a hundred agents print without a pause for a minute; ARGS="-overload 5m -overload-sessions 200" set duration and number
 # make conformance  runs every scenario of every agent's conformance suite with its own process; make test shares one process between some of them
@@ -181,7 +181,7 @@ forks: NEEDS = npm curl
 forks: setup agents programs
 	@go test ./test -count 1 -timeout 0 -v -run '^TestEveryAgentIsForkedAndReverted$$' -all-forks $(ARGS)
 
-# In make test, each of these tests runs with some of the agents, and each agent in some of the tests.
+# In make test, each of these tests runs with one of the agents, each with another.
 real-agents: NEEDS = npm git curl
 real-agents: setup agents programs
 	@go test ./test -count 1 -timeout 0 -v -all-agents $(ARGS) \
