@@ -24,11 +24,10 @@ const signalAgain = 30 * time.Second
 // session_not_found, session_terminated, session_in_error, illegal_state; prompt_not_found,
 // bundle_not_found and no_bundle_there for a revert; run_not_found for an abort.
 func (db *DB) CommandSubmit(ctx context.Context, c session.Command) (result session.Commanded, err error) {
-	err = db.inSession(ctx, "submit a command", c.SessionID, func(s *sessionTx) error {
-		pending, err := s.commandable(ctx)
-		if err != nil {
-			return err
-		}
+	var d deciding
+	read := func(in *lookups) error { return d.readCommands(ctx, db.q, c.SessionID, in) }
+	err = db.inSessionWith(ctx, "submit a command", c.SessionID, read, func(s *sessionTx) error {
+		pending := s.pending(&d)
 		already, err := s.commandTarget(ctx, db, &c, pending)
 		if err != nil {
 			return err
@@ -41,8 +40,11 @@ func (db *DB) CommandSubmit(ctx context.Context, c session.Command) (result sess
 		if err := s.commandAccept(ctx, c, pending, verdict, &result); err != nil {
 			return err
 		}
-		result.Session, err = db.sessionGet(ctx, s, c.SessionID)
-		return err
+		var in lookups
+		return in.also(ctx, s.Conn, func(in *lookups) (err error) {
+			result.Session, err = db.sessionGet(ctx, in, c.SessionID)
+			return err
+		})
 	})
 	if err != nil {
 		return session.Commanded{}, err
@@ -52,18 +54,18 @@ func (db *DB) CommandSubmit(ctx context.Context, c session.Command) (result sess
 
 // commandable reads the rows that decide whether a command is accepted.
 func (s *sessionTx) commandable(ctx context.Context) (session.Pending, error) {
-	p := session.Pending{Status: session.State(s.row.Status), Reason: s.row.StatusReason, Lazy: s.row.Lazy}
+	var d deciding
 	var in lookups
-	err := in.also(ctx, s.Conn, func(in *lookups) error {
-		open, openErr := s.q.RunGetOpen(ctx, in, s.row.ID)
-		if isNoRows(openErr) {
-			openErr = nil
-		}
-		rows, rowsErr := s.q.CommandsPending(ctx, in, s.row.ID)
-		p.RunID, p.Parked, p.Commands = open.ID, open.ParkedAt != nil, commandsOf(rows)
-		return cmp.Or(openErr, rowsErr)
-	})
-	return p, err
+	err := in.also(ctx, s.Conn, func(in *lookups) error { return d.readCommands(ctx, s.q, s.row.ID, in) })
+	return s.pending(&d), err
+}
+
+// pending returns what decides whether a command is accepted.
+func (s *sessionTx) pending(d *deciding) session.Pending {
+	return session.Pending{
+		Status: session.State(s.row.Status), Reason: s.row.StatusReason, Lazy: s.row.Lazy,
+		RunID: d.run.ID, Parked: d.run.ParkedAt != nil, Commands: d.commands,
+	}
 }
 
 // commandTarget checks the target of a command, and sets the run of an abort. It reports whether

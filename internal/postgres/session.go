@@ -1,8 +1,10 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -166,15 +168,15 @@ func (db *DB) SessionNeeds(ctx context.Context, sessionID string, names []string
 func (db *DB) sessionGet(ctx context.Context, tx dbsqlc.DBTX, sessionID string) (session.Session, error) {
 	// Commands first: if a stop ends between the two reads, either it is still pending or the
 	// session is terminated.
-	rows, err := db.q.CommandsPending(ctx, tx, sessionID)
-	if err != nil {
-		return session.Session{}, err
+	rows, rowsErr := db.q.CommandsPending(ctx, tx, sessionID)
+	if rowsErr != nil && !errors.Is(rowsErr, errCollected) {
+		return session.Session{}, rowsErr
 	}
 	s, err := db.sessionGetBare(ctx, tx, sessionID)
 	if err == nil && !s.Status.Final() {
 		s.Pending = commandsOf(rows)
 	}
-	return s, err
+	return s, cmp.Or(rowsErr, err)
 }
 
 // sessionGetBare reads a session without its commands.

@@ -97,7 +97,7 @@ func (db *DB) transitionRecord(ctx context.Context, t session.Transition, first 
 	}
 }
 
-// deciding has the rows that decide whether a transition is accepted, except that of the session.
+// deciding has the rows that decide whether a transition or a command is accepted, except that of the session.
 type deciding struct {
 	run      dbsqlc.Run
 	commands []session.Command
@@ -105,17 +105,24 @@ type deciding struct {
 }
 
 func (d *deciding) read(ctx context.Context, q *dbsqlc.Queries, sessionID string, in *lookups) error {
-	run, runErr := q.RunGetOpen(ctx, in, sessionID)
-	rows, rowsErr := q.CommandsPending(ctx, in, sessionID)
+	err := d.readCommands(ctx, q, sessionID, in)
 	view, viewErr := q.SessionGet(ctx, in, sessionID)
-	d.run, d.commands, d.view = run, commandsOf(rows), view
-	if isNoRows(runErr) {
-		runErr = nil
-	}
+	d.view = view
 	if isNoRows(viewErr) {
 		viewErr = nil // the lock fails for the same reason
 	}
-	return cmp.Or(runErr, rowsErr, viewErr)
+	return cmp.Or(err, viewErr)
+}
+
+// readCommands is read without the view of the session.
+func (d *deciding) readCommands(ctx context.Context, q *dbsqlc.Queries, sessionID string, in *lookups) error {
+	run, runErr := q.RunGetOpen(ctx, in, sessionID)
+	rows, rowsErr := q.CommandsPending(ctx, in, sessionID)
+	d.run, d.commands = run, commandsOf(rows)
+	if isNoRows(runErr) {
+		runErr = nil
+	}
+	return cmp.Or(runErr, rowsErr)
 }
 
 // transitionRecord records a transition, unless more prompts must end before it than one

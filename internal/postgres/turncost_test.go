@@ -163,6 +163,10 @@ func TestStatementsPerHibernationAndWake(t *testing.T) {
 		})
 	}
 	for i := range 3 { // the first ones prepare statements
+		count("CommandSubmit", func() error {
+			_, err := db.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandHibernate})
+			return err
+		})
 		transit(session.Running, session.Hibernating, session.EventHibernate)
 		snapshot, bundleID := fmt.Sprintf("im-%d", i), session.NewID(session.BundlePrefix)
 		count("SnapshotMade", func() error {
@@ -201,7 +205,7 @@ func TestStatementsPerHibernationAndWake(t *testing.T) {
 		})
 	}
 	require.Equal(t, map[string]int64{
-		"hibernating": 2, "SnapshotMade": 2, "BundleCommit": 2, "hibernated": 2,
+		"CommandSubmit": 4, "hibernating": 3, "SnapshotMade": 2, "BundleCommit": 2, "hibernated": 2,
 		"RevertDue": 1, "restoring": 2, "GenerationReserve": 2, "SandboxRecord": 2, "running": 2,
 	}, trips)
 }
