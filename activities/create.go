@@ -9,6 +9,8 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/image"
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runnerexec"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -76,8 +78,8 @@ type origin struct {
 	image    string
 	snapshot bool // a snapshot of the session; otherwise the image of its agent
 	outdated bool // its runner is of another build
-	// meanwhile runs while the runner starts; may be nil.
-	meanwhile func(context.Context, *sandbox.Sandbox) error
+	// meanwhile runs while the runner starts; may be nil. awake: it has found that the runner serves.
+	meanwhile func(context.Context, *sandbox.Sandbox) (awake bool, err error)
 	// unrecorded: the caller records that the sandbox is ready.
 	unrecorded bool
 }
@@ -199,10 +201,14 @@ func (g *sandboxes) recordReady(ctx context.Context, in SandboxRequest, ready Sa
 	return stored(g.store.SandboxRecord(ctx, in.SessionID, ready.Generation, ready.SandboxID, session.SandboxReady, ready.Deadline))
 }
 
+// awakeTimeout bounds the start of a runner.
+const awakeTimeout = 30 * time.Second
+
 // settleIn waits for the runner of a sandbox, for its record, and for the concurrent task. What the record refuses is not
 // waited for.
 func (g *sandboxes) settleIn(
-	ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, record func(context.Context) error, meanwhile func(context.Context, *sandbox.Sandbox) error,
+	ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, record func(context.Context) error,
+	meanwhile func(context.Context, *sandbox.Sandbox) (bool, error),
 ) error {
 	outer := ctx
 	ctx, cancel := context.WithCancel(ctx)
@@ -215,18 +221,20 @@ func (g *sandboxes) settleIn(
 		}
 		recorded <- err
 	}()
-	other := make(chan error, 1)
-	go func() {
-		var err error
-		if meanwhile != nil {
-			err = meanwhile(ctx, sb)
-		}
-		other <- err
-	}()
-	awake := await(ctx, "the runner in the sandbox to answer")
-	err := g.awake(ctx, sb, in.SessionID, in.Generation, 30*time.Second)
-	awake()
-	meanwhileErr := <-other
+	answered := await(ctx, "the runner in the sandbox to answer")
+	awake, err, meanwhileErr := false, error(nil), error(nil)
+	if meanwhile != nil {
+		awake, meanwhileErr = meanwhile(ctx, sb)
+	}
+	exit, exited := errors.AsType[*runnerexec.ExitError](meanwhileErr)
+	switch {
+	case awake:
+	case exited && (exit.Code == runner.ExitNoRunner || exit.Code == runner.ExitRefused):
+		err = meanwhileErr // it has waited for the runner
+	default:
+		err = g.awake(ctx, sb, in.SessionID, in.Generation, awakeTimeout)
+	}
+	answered()
 	if err := <-recorded; err != nil {
 		return err
 	}

@@ -212,10 +212,6 @@ func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle bu
 	from := origin{image: bundle.SnapshotID, snapshot: bundle.SnapshotID != "", outdated: g.outdated(bundle.Manifest.Runner)}
 	from.unrecorded = from.snapshot && in.Then != nil
 	var found verification
-	compare := func(ctx context.Context, sb *sandbox.Sandbox) (err error) {
-		found, err = g.verify(ctx, sb, bundle.Manifest)
-		return err
-	}
 	var kept keptTranscripts
 	readKept := func() (err error) { kept, err = g.keptTranscripts(ctx, in.SessionID); return err }
 	var handedFrom string
@@ -228,8 +224,13 @@ func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle bu
 	var sb *sandbox.Sandbox
 	var err error
 	if from.snapshot {
-		from.meanwhile = func(ctx context.Context, sb *sandbox.Sandbox) error {
-			return together(func() error { return compare(ctx, sb) }, handOff, readKept)
+		from.meanwhile = func(ctx context.Context, sb *sandbox.Sandbox) (awake bool, err error) {
+			err = together(
+				func() (err error) { found, awake, err = g.verifyRunning(ctx, in, sb, bundle.Manifest); return err },
+				handOff, readKept,
+				func() error { g.prepareLink(ctx, in, sb); return nil },
+			)
+			return awake, err
 		}
 		ready, sb, err = g.startFromSnapshot(ctx, in, from)
 	} else {
@@ -264,7 +265,7 @@ func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle bu
 	if !from.snapshot { // the workspace is set up again, as at creation
 		err = g.prepareWorkspace(ctx, in.SessionID, in.Generation, sb)
 		if err == nil && bundle.ID != "" {
-			err = compare(ctx, sb)
+			found, err = g.verify(ctx, sb, bundle.Manifest)
 		}
 		if err != nil {
 			return SandboxReady{}, g.discardUnusedOr(ctx, in, sb, err)
@@ -758,9 +759,31 @@ type verification struct {
 	unchecked []string // not compared
 }
 
+// prepareLink starts the exec over which the prompt that wakes a session is sent: it starts while the workspace is compared.
+func (g *restores) prepareLink(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox) {
+	if in.Then != nil && in.Then.Reason == session.ReasonPrompt && g.Runner.Program != "" { // else the runner may not know of it
+		g.Links.Prepare(ctx, sb)
+	}
+}
+
+// verifyRunning is verify of a new sandbox, in the same command that waits for its runner. awake reports that the runner has
+// answered.
+func (g *restores) verifyRunning(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, m manifest.Manifest) (v verification, awake bool, err error) {
+	request, err := g.ping(ctx, in.SessionID, in.Generation, awakeTimeout)
+	if err != nil {
+		return verification{}, false, err
+	}
+	found, err := g.runVerify(ctx, sb, runner.DefaultPaths().VerifyRunning(m, &request))
+	return verificationOf(found, m), err == nil && found.Runner != nil, err
+}
+
 // verify compares a sandbox with a bundle's manifest.
 func (g *restores) verify(ctx context.Context, sb *sandbox.Sandbox, m manifest.Manifest) (verification, error) {
 	v, err := g.verifyFiles(ctx, sb, m)
+	return verificationOf(v, m), err
+}
+
+func verificationOf(v runner.Verification, m manifest.Manifest) verification {
 	out := verification{differing: slices.Concat(v.Missing, v.Mismatched, v.Longer)}
 	switch {
 	case m.Tree == nil:
@@ -773,11 +796,15 @@ func (g *restores) verify(ctx context.Context, sb *sandbox.Sandbox, m manifest.M
 			out.workspace = append(out.workspace, fmt.Sprintf("%d more entries of the workspace", v.Tree.More))
 		}
 	}
-	return out, err
+	return out
 }
 
 func (g *restores) verifyFiles(ctx context.Context, sb *sandbox.Sandbox, m manifest.Manifest) (runner.Verification, error) {
-	stdout, err := runnerexec.Run(ctx, sb, runner.DefaultPaths().Verify(m), verifyTimeout)
+	return g.runVerify(ctx, sb, runner.DefaultPaths().Verify(m))
+}
+
+func (g *restores) runVerify(ctx context.Context, sb *sandbox.Sandbox, e runner.Exec) (runner.Verification, error) {
+	stdout, err := runnerexec.Run(ctx, sb, e, verifyTimeout)
 	if err != nil {
 		return runner.Verification{}, fmt.Errorf("verify: %w", err)
 	}

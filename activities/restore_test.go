@@ -589,3 +589,26 @@ func TestRestoreMayRequestFreshSandbox(t *testing.T) {
 	require.Equal(t, "gone\n", b.shell(t, ready.SandboxID, "test -e /workspace/notes || echo gone"))
 	require.Contains(t, b.say(t, ready, "recall"), "3 prompts")
 }
+
+// TestWhatAWakeAsksOfItsSandbox: each command of the runner is a process in the sandbox that the first word of the agent waits for.
+func TestWhatAWakeAsksOfItsSandbox(t *testing.T) {
+	t.Parallel()
+	b := asleep(t, nil)
+	b.sql(t, "UPDATE sessions SET status = 'restoring', transition_no = 4 WHERE id = $1", b.id)
+	before := len(b.driver.argvs())
+	then := session.Transition{
+		SessionID: b.id, No: 5, From: session.Restoring, To: session.Running, Event: session.EventReady,
+		Reason: session.ReasonPrompt, Generation: 1,
+	}
+	ready, err := do(b, attempt{}, b.control.RestoreSandbox, activities.SandboxRequest{SessionID: b.id, Generation: 2, Then: &then})
+	require.NoError(t, err)
+	require.NotZero(t, ready.Recorded)
+	require.Equal(t, receipt.Full, ready.Receipt.Kind)
+	commands := map[string]int{}
+	for _, argv := range b.driver.argvs()[before:] {
+		commands[argv[1]]++
+	}
+	require.Equal(t, map[string]int{"verify": 1, "attach": 1}, commands, "one compares and waits for the runner, one is the link of the prompt")
+	require.Contains(t, b.say(t, ready, "recall"), "my name is Robin")
+	require.Equal(t, 2, b.attaches(), "the first one was that of the turn before the session slept")
+}

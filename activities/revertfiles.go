@@ -26,9 +26,9 @@ func (g *restores) revertTo(ctx context.Context, in SandboxRequest, due bundle.R
 	}
 	var found verification
 	from := origin{image: due.Bundle.SnapshotID, snapshot: true, outdated: g.outdated(due.Bundle.Manifest.Runner)}
-	from.meanwhile = func(ctx context.Context, sb *sandbox.Sandbox) (err error) {
-		found, err = g.verify(ctx, sb, due.Bundle.Manifest)
-		return err
+	from.meanwhile = func(ctx context.Context, sb *sandbox.Sandbox) (awake bool, err error) {
+		found, awake, err = g.verifyRunning(ctx, in, sb, due.Bundle.Manifest)
+		return awake, err
 	}
 	_, sb, err := g.startFromSnapshot(ctx, in, from)
 	if unusable, ok := errors.AsType[*unusableError](err); ok {

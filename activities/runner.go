@@ -135,17 +135,22 @@ func (g *runners) serveEnv(ctx context.Context, sessionID string, generation int
 
 // awake waits for the runner of a sandbox to serve.
 func (g *runners) awake(ctx context.Context, sb *sandbox.Sandbox, sessionID string, generation int64, wait time.Duration) error {
-	token, err := g.runnerToken(ctx, sessionID, generation)
+	request, err := g.ping(ctx, sessionID, generation, wait)
 	if err != nil {
 		return err
 	}
-	request := runner.PingRequest{Token: token, Wait: wait}
 	stdout, err := runnerexec.Run(ctx, sb, runner.DefaultPaths().Ping(request), wait+commandTimeout)
 	if err != nil {
 		return err
 	}
 	_, err = runner.ParsePing(stdout)
 	return err
+}
+
+// ping returns the request that waits for the runner of a sandbox to serve.
+func (g *runners) ping(ctx context.Context, sessionID string, generation int64, wait time.Duration) (runner.PingRequest, error) {
+	token, err := g.runnerToken(ctx, sessionID, generation)
+	return runner.PingRequest{Token: token, Wait: wait}, err
 }
 
 // sealBatch bounds the content of files that a seal stores at a time.

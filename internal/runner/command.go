@@ -211,6 +211,8 @@ type VerifyRequest struct {
 	Manifest  manifest.Manifest `json:"manifest"`
 	Workspace string            `json:"workspace"` // set by Paths.Verify
 	State     string            `json:"state"`     // set by Paths.Verify
+	// Ping also asks whether the runner is serving. Runners of earlier releases ignore it.
+	Ping *PingRequest `json:"ping,omitempty"`
 }
 
 // Names in a Verification in addition to file paths.
@@ -227,16 +229,21 @@ type Verification struct {
 	Longer []string `json:"longer,omitempty"`
 	// Found describes the current state of the mismatched files.
 	Found []manifest.File `json:"found,omitempty"`
+	// Runner is the answer to the request's ping.
+	Runner *Ping `json:"runner,omitempty"`
 	// Tree reports how the workspace differs from the manifest's tree; nil if the manifest has
 	// none.
 	Tree *manifest.TreeDifference `json:"tree,omitempty"`
 }
 
 // Verify compares the sandbox with a manifest.
-func (p Paths) Verify(m manifest.Manifest) Exec {
+func (p Paths) Verify(m manifest.Manifest) Exec { return p.VerifyRunning(m, nil) }
+
+// VerifyRunning is Verify and Ping in one command; ping may be nil.
+func (p Paths) VerifyRunning(m manifest.Manifest, ping *PingRequest) Exec {
 	return Exec{
 		Argv:  []string{p.Binary, "verify"},
-		Stdin: mustJSON(VerifyRequest{Manifest: m, Workspace: p.Workspace, State: p.State}),
+		Stdin: mustJSON(VerifyRequest{Manifest: m, Workspace: p.Workspace, State: p.State, Ping: ping}),
 	}
 }
 

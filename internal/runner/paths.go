@@ -43,6 +43,9 @@ func (p Paths) Attach(h Hello) []string {
 	return []string{p.Binary, "attach", "--dir", p.State, "--run", h.Run, "--from", strconv.FormatInt(h.From, 10)}
 }
 
+// AttachNext is Attach for a run that is not known yet. The command waits for its first hello for MaxDetached.
+func (p Paths) AttachNext() []string { return p.Attach(Hello{}) }
+
 // SocketPath returns the socket of the runner with that state directory.
 func SocketPath(state string) string { return filepath.Join(state, "runner.sock") }
 

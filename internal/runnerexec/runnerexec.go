@@ -28,9 +28,19 @@ func Run(ctx context.Context, sb *sandbox.Sandbox, e runner.Exec, timeout time.D
 		return nil, err
 	}
 	if result.Code != runner.ExitOK {
-		return nil, fmt.Errorf("the runner's command ended with %d: %s", result.Code, result.Stderr)
+		return nil, &ExitError{Code: result.Code, Stderr: result.Stderr}
 	}
 	return result.Stdout, nil
+}
+
+// ExitError is the failure of a command of the runner.
+type ExitError struct {
+	Code   int
+	Stderr []byte
+}
+
+func (e *ExitError) Error() string {
+	return fmt.Sprintf("the runner's command ended with %d: %s", e.Code, e.Stderr)
 }
 
 // Put writes files into a sandbox, each atomically.

@@ -90,20 +90,21 @@ func (a *attempt) attach(ctx context.Context) (*turnLink, error) {
 	return l, nil
 }
 
-// dial opens a link over the exec that the previous turn has left open, or over a new one. If the
-// reused exec fails, so does this attempt: its hello may still arrive, and must not displace a link
-// of the same attempt.
+// dial opens a link over the exec that the previous turn has left open, or that the restore has
+// prepared, or over a new one. If such an exec fails, so does this attempt: its hello may still
+// arrive, and must not displace a link of the same attempt.
 func (a *attempt) dial(ctx context.Context, hello runner.Hello) (*runner.Link, *sandbox.Process, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, errNoAnswer)
 	defer cancel()
-	if kept := a.Links.take(ctx, a.in.SandboxID); kept != nil {
+	kept := a.Links.take(ctx, a.in.SandboxID)
+	if kept != nil && kept.link != nil {
 		if err := kept.link.Reattach(ctx, hello); err != nil {
 			kept.close()
 			return nil, nil, err
 		}
 		return kept.link, kept.process, nil
 	}
-	process, err := a.sandbox.Exec(ctx, sandbox.ExecSpec{Argv: runner.DefaultPaths().Attach(hello), Timeout: sandbox.MaxTimeout})
+	process, err := a.exec(ctx, kept, hello)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -112,6 +113,14 @@ func (a *attempt) dial(ctx context.Context, hello runner.Hello) (*runner.Link, *
 		return nil, nil, errors.Join(err, process.Close())
 	}
 	return link, process, nil
+}
+
+// exec returns the process of a new link: the prepared one, if there is one.
+func (a *attempt) exec(ctx context.Context, prepared *keptLink, hello runner.Hello) (*sandbox.Process, error) {
+	if prepared != nil {
+		return prepared.process, nil
+	}
+	return a.sandbox.Exec(ctx, sandbox.ExecSpec{Argv: runner.DefaultPaths().Attach(hello), Timeout: sandbox.MaxTimeout})
 }
 
 // readCloser closes a process's link when its output is closed.

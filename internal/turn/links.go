@@ -35,7 +35,7 @@ func NewLinks() *Links { return &Links{kept: map[string]*keptLink{}} }
 
 // keptLink is a link that serves no run.
 type keptLink struct {
-	link     *runner.Link
+	link     *runner.Link // nil for an exec that has had no link yet
 	process  *sandbox.Process
 	timer    *time.Timer
 	detached chan struct{} // closed once detaching has ended
@@ -43,8 +43,28 @@ type keptLink struct {
 }
 
 func (k *keptLink) close() {
-	k.link.Close()
+	if k.link != nil {
+		k.link.Close()
+	}
 	k.process.Close() // only closes the link
+}
+
+// Prepare starts the exec of the first link of a sandbox before its run is known. If that fails, the turn starts one.
+func (l *Links) Prepare(ctx context.Context, sb *sandbox.Sandbox) {
+	if l == nil {
+		return
+	}
+	process, err := sb.Exec(ctx, sandbox.ExecSpec{Argv: runner.DefaultPaths().AttachNext(), Timeout: sandbox.MaxTimeout})
+	if err != nil {
+		return
+	}
+	k := &keptLink{process: process, detached: make(chan struct{})}
+	close(k.detached)
+	if !l.register(sb.ID(), k) {
+		k.close()
+		return
+	}
+	l.tasks.Done()
 }
 
 // keep detaches a link, concurrently with the caller, and keeps it for the next turn in the
@@ -95,7 +115,7 @@ func (l *Links) take(ctx context.Context, sandboxID string) *keptLink {
 	k.timer.Stop()
 	select {
 	case <-k.detached:
-		if !k.failed && !k.link.Ended() {
+		if !k.failed && (k.link == nil || !k.link.Ended()) {
 			return k
 		}
 	case <-ctx.Done():

@@ -29,7 +29,7 @@ const awaitDetached = runner.PartingBudget + time.Second
 
 // Attach forwards messages between a worker and the runner: one link after the other, each from a
 // hello to its end. run and from are the values of the command line; the first hello must match
-// them.
+// them, unless run is empty.
 func Attach(ctx context.Context, dir, run string, from int64, stdin io.Reader, stdout io.Writer) error {
 	a := &attachment{dir: dir, stdin: make(chan runner.Message), stdinErr: make(chan error, 1), shared: rawio.Unblock(stdout)}
 	if a.shared != nil {
@@ -40,11 +40,17 @@ func Attach(ctx context.Context, dir, run string, from int64, stdin io.Reader, s
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go a.listen(ctx, bufio.NewReaderSize(stdin, 64<<10))
-	hello, err := a.hello(ctx, nil)
-	if err != nil {
+	var limit <-chan time.Time
+	if run == "" { // the worker may never need it
+		timer := time.NewTimer(runner.MaxDetached)
+		defer timer.Stop()
+		limit = timer.C
+	}
+	hello, err := a.hello(ctx, limit)
+	if err != nil || hello == nil {
 		return err
 	}
-	if hello.Run != run || hello.From != from {
+	if run != "" && (hello.Run != run || hello.From != from) {
 		return &ExitError{runner.ExitRefused, errors.New("the hello on stdin is not of the run and frame on the command line")}
 	}
 	for {

@@ -14,10 +14,15 @@ func Ping(ctx context.Context, dir string, stdin io.Reader, stdout io.Writer) er
 	if err := request(stdin, &r); err != nil {
 		return err
 	}
-	data, err := call(ctx, dir, r.Wait, &runner.Command{Token: r.Token, Ping: true}, nothingElse)
+	data, err := ping(ctx, dir, r)
 	if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(stdout, "%s\n", data)
 	return err
+}
+
+// ping asks for the state of the runner, as JSON.
+func ping(ctx context.Context, dir string, r runner.PingRequest) ([]byte, error) {
+	return call(ctx, dir, r.Wait, &runner.Command{Token: r.Token, Ping: true}, nothingElse)
 }

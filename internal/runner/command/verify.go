@@ -2,25 +2,43 @@ package command
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
 )
 
-// Verify compares the sandbox with the manifest on stdin.
+// Verify compares the sandbox with the manifest on stdin, and asks the runner meanwhile whether it serves, if that is requested.
 func Verify(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	var r runner.VerifyRequest
 	if err := request(stdin, &r); err != nil {
 		return err
 	}
+	var serving errgroup.Group
+	var state *runner.Ping
+	if r.Ping != nil {
+		serving.Go(func() error {
+			data, err := ping(ctx, r.State, *r.Ping)
+			if err != nil {
+				return err
+			}
+			return json.Unmarshal(data, &state)
+		})
+	}
 	v, err := verify(ctx, r)
+	if pingErr := serving.Wait(); pingErr != nil {
+		return pingErr
+	}
 	if err != nil {
 		return err
 	}
+	v.Runner = state
 	return reply(stdout, v)
 }
 
