@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestAPromptIsSentWithItsFiles(t *testing.T) {
+func TestPromptIsSentWithItsFiles(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
@@ -40,7 +40,7 @@ func TestAPromptIsSentWithItsFiles(t *testing.T) {
 	require.ErrorContains(t, err, "attachments[0] is larger than 10485760 bytes (too_large)")
 }
 
-func TestASessionIsCreatedWithTheFilesOfItsFirstPrompt(t *testing.T) {
+func TestSessionIsCreatedWithFilesOfItsFirstPrompt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()

@@ -119,7 +119,7 @@ func TestEveryCallAnswers(t *testing.T) {
 	require.Equal(t, client.CodePromptNotFound, problem.Code)
 }
 
-func TestAListGoesOverAllPages(t *testing.T) {
+func TestListGoesOverAllPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for range 205 {
@@ -212,7 +212,7 @@ func TestCallHonorsRetryAfter(t *testing.T) {
 	require.EqualValues(t, 3, calls.Load())
 }
 
-func TestACallEndsAtItsDeadline(t *testing.T) {
+func TestCallEndsAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
 	b := setup(t, func(http.Handler) http.Handler {
@@ -300,7 +300,7 @@ func TestFollowResumesAfterDisconnect(t *testing.T) {
 	require.Equal(t, []string{"caught_up", "end"}, markers)
 }
 
-func TestFollowStartsAfterAPosition(t *testing.T) {
+func TestFollowStartsAfterPosition(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)

@@ -111,7 +111,7 @@ func (s *source) connect(ctx context.Context) error {
 	}
 }
 
-// open starts a stream, trying a few times before the first that stands.
+// open starts a stream, retrying a few times until it is established.
 func (s *source) open(ctx context.Context) (*http.Response, error) {
 	return retry.DoValue(ctx, attemptPauses(), func(ctx context.Context) (*http.Response, error) {
 		resp, err := s.dial(ctx)

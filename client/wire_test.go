@@ -20,9 +20,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/why"
 )
 
-// TestTypesHaveTheFieldsOfTheServer compares the types with those that the server encodes, name by name: a field that is missing here is lost
+// TestTypesHaveFieldsOfServer compares the types with those that the server encodes, name by name: a field that is missing here is lost
 // for programs, and for the output of the command line.
-func TestTypesHaveTheFieldsOfTheServer(t *testing.T) {
+func TestTypesHaveFieldsOfServer(t *testing.T) {
 	t.Parallel()
 	for _, pair := range []struct{ server, here any }{
 		{resource.SessionJSON{}, client.Session{}},

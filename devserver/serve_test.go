@@ -21,9 +21,9 @@ import (
 	"go.temporal.io/sdk/testsuite"
 )
 
-// TestAcknowledgedSignalsOutliveAKill kills the server while signals arrive, restarts it with the
+// TestAcknowledgedSignalsOutliveKill kills the server while signals arrive, restarts it with the
 // same file, and expects the workflow to have each acknowledged signal.
-func TestAcknowledgedSignalsOutliveAKill(t *testing.T) {
+func TestAcknowledgedSignalsOutliveKill(t *testing.T) {
 	t.Parallel()
 	for _, sync := range []string{"normal", "full"} {
 		t.Run(sync, func(t *testing.T) {
@@ -74,9 +74,9 @@ func TestAcknowledgedSignalsOutliveAKill(t *testing.T) {
 	}
 }
 
-// TestKillDuringTheFirstStartLeavesNoHalfDatabase kills a server at moments between the creation of
+// TestKillDuringFirstStartLeavesNoHalfDatabase kills a server at moments between the creation of
 // its file and the first client, and expects that the next one starts with the same file.
-func TestKillDuringTheFirstStartLeavesNoHalfDatabase(t *testing.T) {
+func TestKillDuringFirstStartLeavesNoHalfDatabase(t *testing.T) {
 	t.Parallel()
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		t.Run("file"+suffix, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestSingleSignalDoesNotWaitForQueueRead(t *testing.T) {
 	t.Logf("signal to handled: p50 %s, p90 %s", took[len(took)/2], took[len(took)*9/10])
 }
 
-func TestSearchAttributesAreThereFromTheStart(t *testing.T) {
+func TestSearchAttributesAreThereFromStart(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	server := b.start(t)
@@ -211,7 +211,7 @@ func TestSearchAttributesAreThereFromTheStart(t *testing.T) {
 	require.Len(t, attributes.CustomAttributes, len(sessionSearchAttributes))
 }
 
-func TestUIShowsTheNamespace(t *testing.T) {
+func TestUIShowsNamespace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	server := b.start(t, "--ui-port", fmt.Sprint(b.uiPort))
@@ -431,7 +431,7 @@ func temporalSchemaVersion(t *testing.T, content string) string {
 	return ""
 }
 
-func TestStopsGracefullyUnderAWorker(t *testing.T) {
+func TestStopsGracefullyUnderWorker(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	server := b.start(t, "--ui-port", fmt.Sprint(b.uiPort))
@@ -486,8 +486,8 @@ func TestWithoutFileNothingIsKept(t *testing.T) {
 	require.True(t, gone, "%v", err)
 }
 
-// TestReplacesTheTemporalTool runs the program as the SDK's test suite runs the tool.
-func TestReplacesTheTemporalTool(t *testing.T) {
+// TestReplacesTemporalTool runs the program as the SDK's test suite runs the tool.
+func TestReplacesTemporalTool(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	script := t.TempDir() + "/temporal"

@@ -153,7 +153,7 @@ func TestDrainWaitsForWakingSession(t *testing.T) {
 	})
 }
 
-func TestADrainIsBounded(t *testing.T) {
+func TestDrainIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		deaf, refuses := awake("deaf", "r", time.Hour), awake("refuses", "", 0)

@@ -27,9 +27,9 @@ func (reached) SignalPrompt(context.Context, string, string, int64) error { retu
 
 func (reached) SignalSandbox(context.Context, string, contract.SandboxSignal) error { return nil }
 
-// TestCompletedReconciliationsLeaveTheList: the schedule starts a workflow at every interval, but
+// TestCompletedReconciliationsLeaveList: the schedule starts a workflow at every interval, but
 // people look for sessions.
-func TestCompletedReconciliationsLeaveTheList(t *testing.T) {
+func TestCompletedReconciliationsLeaveList(t *testing.T) {
 	t.Parallel()
 	c, db := dial(t), postgrestest.New(t)
 	driver := memsandbox.New()

@@ -137,9 +137,9 @@ func TestWorkflowsOfBuildWithoutWorkersAreMoved(t *testing.T) {
 	require.NotEqual(t, second, third)
 }
 
-// TestNothingIsMovedWithoutWorkersOfTheCurrentBuild: the current build has no workers yet, so the
+// TestNothingIsMovedWithoutWorkersOfCurrentBuild: the current build has no workers yet, so the
 // workflows cannot be moved.
-func TestNothingIsMovedWithoutWorkersOfTheCurrentBuild(t *testing.T) {
+func TestNothingIsMovedWithoutWorkersOfCurrentBuild(t *testing.T) {
 	t.Parallel()
 	b := newBuilds(t, "0123456789abcdef000000000057a4ee")
 	stop := b.poll(t, "v1")

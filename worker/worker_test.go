@@ -184,7 +184,7 @@ func TestFailedSignalDoesNotDelayOthers(t *testing.T) {
 	}, waitLimit, 5*time.Millisecond, "and the one that fails again")
 }
 
-func TestAWorkerIsReadyWhileItPolls(t *testing.T) {
+func TestWorkerIsReadyWhileItPolls(t *testing.T) {
 	t.Parallel()
 	w, stop := start(t, worker.Config{Temporal: dial(t), Relay: worker.Relay{Rows: nothing{}, Signaler: &signaler{}}})
 	require.Eventually(t, func() bool { return w.Ready(t.Context()) == nil }, waitLimit, 5*time.Millisecond)

@@ -32,8 +32,8 @@ func readAlerts(t *testing.T) (alerts []alert) {
 	return alerts
 }
 
-// TestEveryAlertHasARunbook compares the alerts with the sections of docs/operations.md, both ways.
-func TestEveryAlertHasARunbook(t *testing.T) {
+// TestEveryAlertHasRunbook compares the alerts with the sections of docs/operations.md, both ways.
+func TestEveryAlertHasRunbook(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/operations.md")
 	require.NoError(t, err)
@@ -95,8 +95,8 @@ func TestAlertsAndDashboardUseExistingMetrics(t *testing.T) {
 	}
 }
 
-// TestTheDashboardFollowsTheRulesOfGrafanasLinter makes the checks of Grafana's dashboard-linter.
-func TestTheDashboardFollowsTheRulesOfGrafanasLinter(t *testing.T) {
+// TestDashboardFollowsRulesOfGrafanasLinter makes the checks of Grafana's dashboard-linter.
+func TestDashboardFollowsRulesOfGrafanasLinter(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/operations/dashboard.json")
 	require.NoError(t, err)

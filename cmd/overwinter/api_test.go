@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
-func TestAnAPIWithoutAKeyIsLimitedToUsers(t *testing.T) {
+func TestAPIWithoutKeyIsLimitedToUsers(t *testing.T) {
 	t.Parallel()
 	// No process has made this connection, so its user cannot be found.
 	refused := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}
@@ -30,7 +30,7 @@ func TestAnAPIWithoutAKeyIsLimitedToUsers(t *testing.T) {
 	require.ErrorContains(t, (&apiCmd{CollectWindow: api.DefaultCollectWindow, AllowLoopbackWithoutKey: true, Address: "127.0.0.1:0", AllowUsers: "no-such-user"}).Validate(), "--allow-users")
 }
 
-func TestDevAdmitsTheUserWhoRanSudo(t *testing.T) {
+func TestDevAdmitsUserWhoRanSudo(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		flag, sudo string

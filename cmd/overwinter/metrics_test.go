@@ -73,7 +73,7 @@ func registeredMetrics(t *testing.T) []string {
 	return names
 }
 
-func TestMetricsOfTemporalAndTheProcessAreServed(t *testing.T) {
+func TestMetricsOfTemporalAndProcessAreServed(t *testing.T) {
 	t.Parallel()
 	registry, err := newRegistry()
 	require.NoError(t, err)

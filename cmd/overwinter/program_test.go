@@ -24,8 +24,8 @@ func TestVersionIsOneLine(t *testing.T) {
 	require.Empty(t, r.stderr)
 }
 
-// TestTheBuildStatesItsCommit builds the program as the Makefile does, with another commit.
-func TestTheBuildStatesItsCommit(t *testing.T) {
+// TestBuildStatesItsCommit builds the program as the Makefile does, with another commit.
+func TestBuildStatesItsCommit(t *testing.T) {
 	t.Parallel()
 	dry := exec.CommandContext(t.Context(), "make", "-n", "-o", "bin/overwinter-temporal", "programs", "COMMIT=0123456789ab")
 	dry.Dir = filepath.Join("..", "..")
@@ -41,9 +41,9 @@ func TestTheBuildStatesItsCommit(t *testing.T) {
 	require.Regexp(t, `^overwinter `+regexp.QuoteMeta(release)+`\+0123456789ab go1\.`, string(line))
 }
 
-// TestTheChangelogKnowsTheRelease checks that the release has a section, or is being prepared in
+// TestChangelogKnowsRelease checks that the release has a section, or is being prepared in
 // Unreleased.
-func TestTheChangelogKnowsTheRelease(t *testing.T) {
+func TestChangelogKnowsRelease(t *testing.T) {
 	t.Parallel()
 	changelog, err := os.ReadFile(filepath.Join("..", "..", "CHANGELOG.md"))
 	require.NoError(t, err)

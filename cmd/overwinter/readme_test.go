@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheCommandsOfTheREADMEExist parses every command line of this program in the README.
-func TestTheCommandsOfTheREADMEExist(t *testing.T) {
+// TestCommandsOfREADMEExist parses every command line of this program in the README.
+func TestCommandsOfREADMEExist(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)

@@ -45,7 +45,7 @@ func sealedByFirstRelease(t *testing.T, b byte, name, text string) []byte {
 	return aead.Seal(append([]byte{1}, nonce...), nonce, []byte(text), []byte(name))
 }
 
-func TestSecretRotateSealsEverythingWithTheNewKey(t *testing.T) {
+func TestSecretRotateSealsEverythingWithNewKey(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.URL(t)
 	db := postgrestest.Open(t, url)

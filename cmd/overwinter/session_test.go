@@ -226,7 +226,7 @@ func TestABlockedPromptIsShown(t *testing.T) {
 	require.Contains(t, r.stdout, "blocked (the disk is gone)")
 }
 
-func TestFollowUntilIdleWaitsForTheQueue(t *testing.T) {
+func TestFollowUntilIdleWaitsForQueue(t *testing.T) {
 	t.Parallel()
 	store, temporal, url := sessionServer(t, "")
 	temporal.Set(func(o *apitest.Signaler) { o.OnPrompt = nil })
@@ -250,7 +250,7 @@ func TestSessionErrorsNameServerURL(t *testing.T) {
 	}
 }
 
-func TestAnInterruptEndsFollowing(t *testing.T) {
+func TestInterruptEndsFollowing(t *testing.T) {
 	t.Parallel()
 	store, _, url := sessionServer(t, "")
 	id := store.Put(session.Running)
@@ -263,7 +263,7 @@ func TestAnInterruptEndsFollowing(t *testing.T) {
 	require.Equal(t, exitFailed, (<-done).code)
 }
 
-func TestSessionWarnsOfAKeyInClearText(t *testing.T) {
+func TestSessionWarnsOfKeyInClearText(t *testing.T) {
 	t.Parallel()
 	const warning = "the API key is sent in clear text"
 	for url, warned := range map[string]bool{

@@ -28,7 +28,7 @@ func typing(ctx context.Context, stdin string, args ...string) result {
 	return result{code: code, stdout: stdout.String(), stderr: stderr.String()}
 }
 
-func TestAttachAnswersTheLinesOfAScript(t *testing.T) {
+func TestAttachAnswersLinesOfScript(t *testing.T) {
 	t.Parallel()
 	store, _, url := sessionServer(t, "")
 	id := store.Put(session.Running)
@@ -133,7 +133,7 @@ func TestWaitingClientReportsDelays(t *testing.T) {
 	require.NotContains(t, r.stderr, "no route", "it is over")
 }
 
-func TestFollowTakesAnswersFromAFile(t *testing.T) {
+func TestFollowTakesAnswersFromFile(t *testing.T) {
 	t.Parallel()
 	store, _, url := sessionServer(t, "")
 	id := store.Put(session.Running)

@@ -16,7 +16,7 @@ const (
 	eventuallyTick    = 5 * time.Millisecond
 )
 
-func TestSessionCommandsReadTheEnvironment(t *testing.T) {
+func TestSessionCommandsReadEnvironment(t *testing.T) {
 	store, _, url := sessionServer(t, "secret-key-of-a-test")
 	store.Put(session.Running)
 	t.Setenv("OVERWINTER_API_URL", url)

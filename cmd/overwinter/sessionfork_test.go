@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestASessionIsForkedAndItsAnswerAwaited(t *testing.T) {
+func TestSessionIsForkedAndItsAnswerAwaited(t *testing.T) {
 	t.Parallel()
 	store, _, url := sessionServer(t, "")
 	id, bundleID := store.Put(session.Running), session.NewID(session.BundlePrefix)

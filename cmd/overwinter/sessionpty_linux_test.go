@@ -131,7 +131,7 @@ func (p *terminalOf) ends(code int) {
 	}
 }
 
-func TestAttachInATerminal(t *testing.T) {
+func TestAttachInTerminal(t *testing.T) {
 	t.Parallel()
 	store, _, url := sessionServer(t, "")
 	id := store.Put(session.Running, func(s *session.Session) { s.Title = "Dormouse" })
@@ -273,7 +273,7 @@ func TestStreamedTextKeepsInputLine(t *testing.T) {
 	p.ends(exitDone)
 }
 
-func TestFollowInATerminal(t *testing.T) {
+func TestFollowInTerminal(t *testing.T) {
 	t.Parallel()
 	store, _, url := sessionServer(t, "")
 	id := store.Put(session.Running)
@@ -294,7 +294,7 @@ func TestFollowInATerminal(t *testing.T) {
 	p.ends(exitDone)
 }
 
-func TestTheEndOfInputLeaves(t *testing.T) {
+func TestEndOfInputLeaves(t *testing.T) {
 	t.Parallel()
 	store, _, url := sessionServer(t, "")
 	id := store.Put(session.Running)

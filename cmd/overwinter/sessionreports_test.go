@@ -46,7 +46,7 @@ func TestAgentReportsArePrinted(t *testing.T) {
 	require.Contains(t, call("screenshots", id, "-o", "json").stdout, `"nextCursor"`)
 }
 
-func TestAReviewIsRequestedAndAwaited(t *testing.T) {
+func TestReviewIsRequestedAndAwaited(t *testing.T) {
 	t.Parallel()
 	store, _, url := sessionServer(t, "")
 	id := store.Put(session.Running)

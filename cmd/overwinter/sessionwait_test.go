@@ -126,7 +126,7 @@ func TestWaitingCommandReportsOpenQuestion(t *testing.T) {
 	require.Contains(t, r.stdout, `"status": "hibernated"`)
 }
 
-func TestCreateWaitsForAnEagerSandbox(t *testing.T) {
+func TestCreateWaitsForEagerSandbox(t *testing.T) {
 	t.Parallel()
 	store, temporal, url := sessionServer(t, "")
 	temporal.Set(func(o *apitest.Signaler) { o.OnPrompt = func(id, _ string) { store.Status(id, session.Running) } })

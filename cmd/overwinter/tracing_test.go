@@ -22,8 +22,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestARequestIsTraced exports to a receiver in this process. It sets variables and the global provider of traces.
-func TestARequestIsTraced(t *testing.T) {
+// TestRequestIsTraced exports to a receiver in this process. It sets variables and the global provider of traces.
+func TestRequestIsTraced(t *testing.T) {
 	var mu sync.Mutex
 	var spans []*otlp.Span
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

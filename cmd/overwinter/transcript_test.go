@@ -43,7 +43,7 @@ func ids(t *testing.T, printed string) []string {
 	return out
 }
 
-func TestTranscriptsAndStreamsGiveTheSameBlocks(t *testing.T) {
+func TestTranscriptsAndStreamsGiveSameBlocks(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"two-subagents", "compacted", "interrupted-in-a-tool", "message-while-a-tool-runs", "one-text-and-thinking"} {
 		dir := filepath.Join(claudeCaptures, name)
@@ -65,7 +65,7 @@ func TestTranscriptsAndStreamsGiveTheSameBlocks(t *testing.T) {
 	}
 }
 
-func TestAStreamOfManyTurnsIsReadToItsEnd(t *testing.T) {
+func TestStreamOfManyTurnsIsReadToItsEnd(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"hello", "subagent", "tools", "failed"} {
 		events := run(t.Context(), "transcript", "events", "--agent=demo", filepath.Join(demoCaptures, name, "stream.jsonl"))
@@ -91,7 +91,7 @@ func TestOpenBlocksAreAbortedAtStreamEnd(t *testing.T) {
 	require.Contains(t, got[len(got)-1], " aborted ")
 }
 
-func TestFoldReadsEventsAsTheAPISendsThem(t *testing.T) {
+func TestFoldReadsEventsAsAPISendsThem(t *testing.T) {
 	t.Parallel()
 	r := fold(t, `{"seq":1,"type":"status","sessionId":"ses_1","at":"2026-01-01T00:00:00Z","data":{"status":"running"}}
 

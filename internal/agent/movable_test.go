@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-func TestFilesOfASessionAreWrittenTogetherOrNotAtAll(t *testing.T) {
+func TestFilesOfSessionAreWrittenTogetherOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	taken := filepath.Join(dir, "taken")

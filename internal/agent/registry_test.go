@@ -17,7 +17,7 @@ type named struct {
 func (n named) Name() string                { return n.name }
 func (n named) Describe() agent.Description { return agent.Description{Name: n.name} }
 
-func TestARegistryListsItsAdaptersInOrder(t *testing.T) {
+func TestRegistryListsItsAdaptersInOrder(t *testing.T) {
 	t.Parallel()
 	r := agent.NewRegistry(named{name: "zoe"}, named{name: "abe"})
 	require.Equal(t, []string{"zoe", "abe"}, r.Names())
@@ -29,7 +29,7 @@ func TestARegistryListsItsAdaptersInOrder(t *testing.T) {
 	require.EqualError(t, err, `there is no agent "Abe"; there are: zoe, abe`)
 }
 
-func TestARegistryDoesNotChangeWithTheSliceItWasMadeFrom(t *testing.T) {
+func TestRegistryDoesNotChangeWithSliceItWasMadeFrom(t *testing.T) {
 	t.Parallel()
 	adapters := []agent.Adapter{named{name: "zoe"}}
 	r := agent.NewRegistry(adapters...)

@@ -13,7 +13,7 @@ type someState struct {
 	Ended bool     `json:"ended,omitempty"`
 }
 
-func TestStatesHaveAVersion(t *testing.T) {
+func TestStatesHaveVersion(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		state someState
@@ -34,7 +34,7 @@ func TestStatesHaveAVersion(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestStatesWithoutAVersionAreRead(t *testing.T) {
+func TestStatesWithoutVersionAreRead(t *testing.T) {
 	t.Parallel()
 	var s someState
 	require.NoError(t, agent.DecodeState([]byte(`{"open":["a"]}`), 1, &s))

@@ -13,7 +13,7 @@ import (
 
 // If the oldest blocks of the conversation were not read, the prompt's message is in front if its
 // turn has begun.
-func TestASnapshotOfTheEndOfAConversation(t *testing.T) {
+func TestSnapshotOfEndOfConversation(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		leftOut int64

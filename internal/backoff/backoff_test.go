@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/backoff"
 )
 
-func TestPausesDoubleUpToTheLongest(t *testing.T) {
+func TestPausesDoubleUpToLongest(t *testing.T) {
 	t.Parallel()
 	pauses := backoff.New(100*time.Millisecond, time.Second)
 	for i := range 1000 {

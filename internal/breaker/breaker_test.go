@@ -25,7 +25,7 @@ func opened(t *testing.T) *breaker.Breaker {
 	return b
 }
 
-func TestABreakerOpensAfterFailuresInARow(t *testing.T) {
+func TestBreakerOpensAfterConsecutiveFailures(t *testing.T) {
 	t.Parallel()
 	b := opened(t)
 	require.Equal(t, &breaker.Wait{Since: noon, Until: noon.Add(breaker.Pause), Failures: breaker.Threshold, Reason: "no capacity"}, b.Waits())

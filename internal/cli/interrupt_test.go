@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestOnlyASignalIsAnInterrupt(t *testing.T) {
+func TestOnlySignalIsInterrupt(t *testing.T) {
 	t.Parallel()
 	require.True(t, isInterrupt(fmt.Errorf("main: %w", SignalError{os.Interrupt})))
 	require.False(t, isInterrupt(SignalError{syscall.SIGTERM}))
@@ -20,7 +20,7 @@ func TestOnlyASignalIsAnInterrupt(t *testing.T) {
 	require.False(t, isInterrupt(nil))
 }
 
-func TestOtherCausesEndAHeldContext(t *testing.T) {
+func TestOtherCausesEndHeldContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	held, _, release := holdInterrupts(ctx)

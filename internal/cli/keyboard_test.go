@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestKeysEditTheLine(t *testing.T) {
+func TestKeysEditLine(t *testing.T) {
 	t.Parallel()
 	for keys, want := range map[string]string{
 		"hello": "hello", "helo\x7flo": "hello", "grün\x7f\x7fau": "grau", "\x7fa": "a", "two words\x17x": "two x", "two words  \x17": "two ", "gone\x15left": "left",

@@ -8,7 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/contract"
 )
 
-func TestQueuesHaveTheInstallationInTheirNames(t *testing.T) {
+func TestQueuesHaveInstallationInTheirNames(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, contract.Queues{Control: "overwinter-control-0a", Turns: "overwinter-turns-0a"}, contract.QueuesOf("0a"))
 	require.Equal(t, contract.Queues{Control: "overwinter-control", Turns: "overwinter-turns"}, contract.QueuesOf(""), "as recorded workflows have them")

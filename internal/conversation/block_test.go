@@ -111,7 +111,7 @@ func TestOpenStatuses(t *testing.T) {
 	}
 }
 
-func TestEventsHaveTheShapesOfTheContract(t *testing.T) {
+func TestEventsHaveShapesOfContract(t *testing.T) {
 	t.Parallel()
 	for want, data := range map[string]any{
 		`{"blockId":"a","delta":"x"}`:                    conversation.TextDelta{BlockID: "a", Delta: "x"},

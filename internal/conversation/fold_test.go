@@ -56,7 +56,7 @@ func main(blocks ...conversation.Block) conversation.Conversation {
 	return conversation.Conversation{Threads: []conversation.Thread{{ID: conversation.Main, Blocks: append([]conversation.Block{}, blocks...)}}}
 }
 
-func TestAnEmptyConversationHasItsMainThread(t *testing.T) {
+func TestEmptyConversationHasItsMainThread(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, main(), fold(t))
 	data, err := json.Marshal(fold(t))
@@ -64,7 +64,7 @@ func TestAnEmptyConversationHasItsMainThread(t *testing.T) {
 	require.JSONEq(t, `{"conversations":[{"id":"main","blocks":[]}]}`, string(data))
 }
 
-func TestDeltasAddUpUntilTheBlockIsComplete(t *testing.T) {
+func TestDeltasAddUpUntilBlockIsComplete(t *testing.T) {
 	t.Parallel()
 	events := []conversation.Event{
 		begin("main", text("a", "", conversation.Streaming)),
@@ -76,7 +76,7 @@ func TestDeltasAddUpUntilTheBlockIsComplete(t *testing.T) {
 	require.Equal(t, main(text("a", "to be, or not", conversation.Complete)), fold(t, events...), "the whole block counts, not the deltas")
 }
 
-func TestAStartMayHaveContentAlready(t *testing.T) {
+func TestStartMayHaveContentAlready(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, main(text("a", "to be", conversation.Streaming)),
 		fold(t, begin("main", text("a", "to ", conversation.Streaming)), delta("main", "a", "be")))
@@ -108,7 +108,7 @@ func TestRemovedBlockMayReturn(t *testing.T) {
 	require.Equal(t, main(a), fold(t, complete("main", a), removed("main", "b")))
 }
 
-func TestABlockKeepsItsPlaceWhenItIsComplete(t *testing.T) {
+func TestBlockKeepsItsPlaceWhenItIsComplete(t *testing.T) {
 	t.Parallel()
 	a, b := text("a", "", conversation.Streaming), text("b", "", conversation.Streaming)
 	done := text("a", "done", conversation.Complete)
@@ -150,7 +150,7 @@ func TestEventsOfOtherTypesChangeNothing(t *testing.T) {
 	require.Equal(t, main(), f.Conversation())
 }
 
-func TestDataOfTheWrongShapeIsAnErrorAndChangesNothing(t *testing.T) {
+func TestDataOfWrongShapeIsErrorAndChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []conversation.EventType{
 		conversation.EventBlockStart, conversation.EventTextDelta, conversation.EventBlockUpdate,
@@ -164,7 +164,7 @@ func TestDataOfTheWrongShapeIsAnErrorAndChangesNothing(t *testing.T) {
 	}
 }
 
-func TestAConversationIsACopy(t *testing.T) {
+func TestConversationIsCopy(t *testing.T) {
 	t.Parallel()
 	var f conversation.Folder
 	f.Add(begin("main", text("a", "", conversation.Streaming)))
@@ -174,9 +174,9 @@ func TestAConversationIsACopy(t *testing.T) {
 	require.Equal(t, main(text("a", "", conversation.Streaming)), before)
 }
 
-// TestStartingLateEndsInTheSameBlocks: a reader that starts anywhere in a stream sees every block
+// TestStartingLateEndsInSameBlocks: a reader that starts anywhere in a stream sees every block
 // that completes after that point like any other reader.
-func TestStartingLateEndsInTheSameBlocks(t *testing.T) {
+func TestStartingLateEndsInSameBlocks(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		ids := []string{"a", "b", "c", "d"}

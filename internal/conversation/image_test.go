@@ -18,7 +18,7 @@ const (
 	jpeg = "\xff\xd8\xff"
 )
 
-func TestAnImageIsKnownByItsBytes(t *testing.T) {
+func TestImageIsKnownByItsBytes(t *testing.T) {
 	t.Parallel()
 	for data, kind := range map[string]string{
 		png + "1": "image/png", jpeg + "1": "image/jpeg", "GIF89a1": "image/gif", "RIFF0000WEBPVP8 ": "image/webp",
@@ -64,7 +64,7 @@ func result(t *testing.T, l *conversation.Limiter, images ...conversation.Image)
 	return d.Block.Images
 }
 
-func TestImagesBeyondTheBoundsOfATurnAreMarked(t *testing.T) {
+func TestImagesBeyondBoundsOfTurnAreMarked(t *testing.T) {
 	t.Parallel()
 	image := func(i int, bytes int64) conversation.Image {
 		return conversation.Image{ID: fmt.Sprint("att_", i), MediaType: "image/png", Bytes: bytes}

@@ -125,7 +125,7 @@ func TestFullTurnOnlyClosesOpenBlocks(t *testing.T) {
 	require.Equal(t, conversation.Complete, f.Conversation().Threads[0].Blocks[0].Status)
 }
 
-func TestEventsOfATurnAreBoundedInNumber(t *testing.T) {
+func TestEventsOfTurnAreBoundedInNumber(t *testing.T) {
 	t.Parallel()
 	for name, l := range map[string]conversation.Limiter{
 		"of the agent": {Events: conversation.MaxTurnEvents - 1},
@@ -147,7 +147,7 @@ func TestEventsOfATurnAreBoundedInNumber(t *testing.T) {
 	}
 }
 
-func TestTheStateOfALimiterIsBounded(t *testing.T) {
+func TestStateOfLimiterIsBounded(t *testing.T) {
 	t.Parallel()
 	var l conversation.Limiter
 	for i := range 3000 {

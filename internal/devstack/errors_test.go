@@ -57,7 +57,7 @@ func TestOnePortForTwoIsRefused(t *testing.T) {
 	require.Contains(t, b.fails(c), "28765")
 }
 
-func TestSecondDevOnTheSameDirectoryIsRefused(t *testing.T) {
+func TestSecondDevOnSameDirectoryIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.run(b.config())

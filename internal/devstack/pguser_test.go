@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestChoosesTheInstalledPostgres(t *testing.T) {
+func TestChoosesInstalledPostgres(t *testing.T) {
 	t.Parallel()
 	installs := []pgInstall{{binDir: "/17", major: 17}, {binDir: "/15", major: 15}}
 	newest, err := choosePostgres(installs, 0, "/data")

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheBannerWaitsForTheDescriptionOfSandboxes has a worker that is ready before it has described
+// TestBannerWaitsForDescriptionOfSandboxes has a worker that is ready before it has described
 // them.
-func TestTheBannerWaitsForTheDescriptionOfSandboxes(t *testing.T) {
+func TestBannerWaitsForDescriptionOfSandboxes(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -165,7 +165,7 @@ func TestKilledDevLeavesNoProcessesAndKeepsState(t *testing.T) {
 	r.end()
 }
 
-func TestEndsAnOrphanedPostgres(t *testing.T) {
+func TestEndsOrphanedPostgres(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.run(b.config()).end()

@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/durable"
 )
 
-func TestAFileIsReplaced(t *testing.T) {
+func TestFileIsReplaced(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, durable.WriteFile(path, []byte("one, and longer")))

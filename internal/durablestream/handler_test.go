@@ -38,7 +38,7 @@ func TestCursorsIncrease(t *testing.T) {
 	}
 }
 
-func TestNoDataBeginsAnEvent(t *testing.T) {
+func TestNoDataBeginsEvent(t *testing.T) {
 	t.Parallel()
 	for data, want := range map[string]string{
 		"":               "event: data\ndata:\n\n",

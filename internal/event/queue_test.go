@@ -17,7 +17,7 @@ func apply(t *testing.T, q *event.Queue, data string) {
 	q.Apply(d)
 }
 
-func TestAQueueEventOfAnEarlierVersionIsTheWholeQueue(t *testing.T) {
+func TestQueueEventOfEarlierVersionIsWholeQueue(t *testing.T) {
 	t.Parallel()
 	var q event.Queue
 	apply(t, &q, `{"items":[{"promptId":"a","ordinal":1,"status":"processing"},{"promptId":"b","ordinal":2,"status":"queued"}]}`)

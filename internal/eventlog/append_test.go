@@ -103,10 +103,10 @@ func TestAppendsGatherDuringCommit(t *testing.T) {
 	})
 }
 
-// TestCommitsGrowWhileTheServerIsBusy has 50 sessions append a word every 100 ms, each after the
+// TestCommitsGrowWhileServerIsBusy has 50 sessions append a word every 100 ms, each after the
 // previous one, to a server that takes 8 ms for a commit. Because appends share commits, the server
 // is idle half of the time.
-func TestCommitsGrowWhileTheServerIsBusy(t *testing.T) {
+func TestCommitsGrowWhileServerIsBusy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const sessions, words, commit, pause = 50, 40, 8 * time.Millisecond, 12 * time.Millisecond
@@ -234,7 +234,7 @@ func TestOnlyFencedAppendFails(t *testing.T) {
 	})
 }
 
-func TestACommitIsRetriedWhileACallerWaits(t *testing.T) {
+func TestCommitIsRetriedWhileCallerWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &scriptedStore{answer: func(n int, b []eventlog.Append) ([]error, error) {
@@ -250,7 +250,7 @@ func TestACommitIsRetriedWhileACallerWaits(t *testing.T) {
 	})
 }
 
-func TestACallerMayCancel(t *testing.T) {
+func TestCallerMayCancel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &scriptedStore{answer: func(int, []eventlog.Append) ([]error, error) {

@@ -106,7 +106,7 @@ func TestRepeatedlyLockedSessionIsAppendedTo(t *testing.T) {
 	all.Wait()
 }
 
-func TestAnAppendToNoSessionFails(t *testing.T) {
+func TestAppendToNoSessionFails(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
 	err := b.appender.Append(t.Context(), add("ses_none"))

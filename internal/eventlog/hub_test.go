@@ -57,7 +57,7 @@ func TestWatchPublishAndLeaveAtOnce(t *testing.T) {
 	require.Empty(t, h.watchers)
 }
 
-func TestOnlyWatchersOfTheSessionAreWoken(t *testing.T) {
+func TestOnlyWatchersOfSessionAreWoken(t *testing.T) {
 	t.Parallel()
 	h := newHub()
 	a, b := h.watch("ses_a"), h.watch("ses_b")

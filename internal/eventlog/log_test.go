@@ -288,7 +288,7 @@ func TestUnreadablePositions(t *testing.T) {
 	require.Equal(t, failure.NoSession, failure.CodeOf(err))
 }
 
-func TestALostListenConnectionLosesNoEvent(t *testing.T) {
+func TestLostListenConnectionLosesNoEvent(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{Poll: time.Hour}) // only the listener
 	id := b.session(t)
@@ -386,7 +386,7 @@ func TestReadersEndWithTheirFollowerAndWhenClosed(t *testing.T) {
 	require.ErrorIs(t, err, eventlog.ErrFollowerStopped)
 }
 
-func TestAReaderGoesWhenItsContextEnds(t *testing.T) {
+func TestReaderGoesWhenItsContextEnds(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
 	id := b.session(t)

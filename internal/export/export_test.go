@@ -52,7 +52,7 @@ func TestExportRoundTrip(t *testing.T) {
 	require.NotNil(t, f.End)
 }
 
-func TestATruncatedFileHasNoEnd(t *testing.T) {
+func TestTruncatedFileHasNoEnd(t *testing.T) {
 	t.Parallel()
 	text := whole(t, header)
 	first := strings.Index(text, "\n") + 1

@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
-func TestCodeOfFindsTheErrorInAChain(t *testing.T) {
+func TestCodeOfFindsErrorInChain(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("disk on fire")
 	coded := failure.Errorf(failure.TooLarge, "%d bytes", 7)

@@ -147,7 +147,7 @@ func nextItems(t *testing.T, f *feed.Feed) string {
 	return text
 }
 
-func TestAFeedCatchesUpFollowsAndEnds(t *testing.T) {
+func TestFeedCatchesUpFollowsAndEnds(t *testing.T) {
 	t.Parallel()
 	s := newShelf(3)
 	f := open(t, s, 0)

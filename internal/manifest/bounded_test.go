@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-func TestAManifestOfAnUntrustedRunnerIsBounded(t *testing.T) {
+func TestManifestOfUntrustedRunnerIsBounded(t *testing.T) {
 	t.Parallel()
 	usual := manifest.Manifest{
 		AgentFiles: []manifest.File{{Path: "/root/a", Size: 1, SHA256: strings.Repeat("a", 64)}},

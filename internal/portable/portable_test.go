@@ -52,7 +52,7 @@ func TestArchiveRoundTrip(t *testing.T) {
 	require.Equal(t, []string{"gone"}, m.Deleted)
 }
 
-func TestAWorkspaceOfManyFilesLeavesRoomForTheAgents(t *testing.T) {
+func TestWorkspaceOfManyFilesLeavesRoomForAgents(t *testing.T) {
 	t.Parallel()
 	w := portable.NewWriter(io.Discard)
 	for n := range portable.MaxWorkspaceEntries {
@@ -76,7 +76,7 @@ func TestPartialArchiveIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "after its end")
 }
 
-func TestADamagedArchiveIsRefused(t *testing.T) {
+func TestDamagedArchiveIsRefused(t *testing.T) {
 	t.Parallel()
 	data := whole(t)
 	for n := 10; n < len(data); n++ { // the header of gzip has unused fields

@@ -11,7 +11,7 @@ import (
 )
 
 // Programs are started continuously, each of which briefly holds this process's sockets.
-func TestAFreePortIsFreeWhileProgramsStart(t *testing.T) {
+func TestFreePortIsFreeWhileProgramsStart(t *testing.T) {
 	t.Parallel()
 	var programs sync.WaitGroup
 	done := make(chan struct{})
@@ -36,7 +36,7 @@ func TestAFreePortIsFreeWhileProgramsStart(t *testing.T) {
 	}
 }
 
-func TestAPortInUseIsNotFree(t *testing.T) {
+func TestPortInUseIsNotFree(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"127.0.0.1:0", "0.0.0.0:0", "[::]:0"} {
 		listener, err := net.Listen("tcp", address)

@@ -61,7 +61,7 @@ func TestPromptOmitsUnsetTimes(t *testing.T) {
 		"mode": "followup", "onUnknown": "hold", "createdAt": "2026-03-04T04:06:07.080Z"}`, string(got))
 }
 
-func TestAnEventKeepsItsDataUnchanged(t *testing.T) {
+func TestEventKeepsItsDataUnchanged(t *testing.T) {
 	t.Parallel()
 	got, err := json.Marshal(event.FromLog(eventlog.Event{Seq: 7, Type: "title", SessionID: "ses_1", At: at, Data: json.RawMessage(`{"title":"a\u0000b"}`)}))
 	require.NoError(t, err)

@@ -96,7 +96,7 @@ func (r *raced) ImageByName(ctx context.Context, name string) (string, error) {
 	return r.Driver.ImageByName(ctx, name)
 }
 
-func TestPrepareUsesTheImageOfAFasterWorker(t *testing.T) {
+func TestPrepareUsesImageOfFasterWorker(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	theirs, err := b.create(t).Snapshot(t.Context(), sandbox.SnapshotSpec{})

@@ -88,7 +88,7 @@ func (r *requests) Create(ctx context.Context, q driver.CreateRequest) (string, 
 	return r.Driver.Create(ctx, q)
 }
 
-func TestCreateAlwaysBoundsTheLife(t *testing.T) {
+func TestCreateAlwaysBoundsLife(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	drv := &requests{Driver: b.drv}
@@ -136,7 +136,7 @@ func TestCreateRetriesAfterNameHolderEnds(t *testing.T) {
 	require.Equal(t, sandbox.Unavailable, sandbox.CodeOf(err), "error: %v", err)
 }
 
-func TestDeathIsConfirmedByTheProvider(t *testing.T) {
+func TestDeathIsConfirmedByProvider(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		code driver.Code

@@ -89,7 +89,7 @@ func TestDataOpensForItsUseOwnerAndName(t *testing.T) {
 	require.False(t, secret.IsSealedData([]byte("\x28\xb5\x2f\xfd a frame of zstd, which begins otherwise")))
 }
 
-func TestLinkKeysOutliveARotation(t *testing.T) {
+func TestLinkKeysOutliveRotation(t *testing.T) {
 	t.Parallel()
 	old := newBox(t, masterKey(1))
 	before, err := old.LinkKey(old.KeyID())
@@ -107,7 +107,7 @@ func TestLinkKeysOutliveARotation(t *testing.T) {
 	require.ErrorIs(t, err, secret.ErrKeyMissing)
 }
 
-func TestSignaturesAreOfAUseAndAKey(t *testing.T) {
+func TestSignaturesAreOfUseAndKey(t *testing.T) {
 	t.Parallel()
 	old, current := bytes.Repeat([]byte{1}, secret.KeyBytes), bytes.Repeat([]byte{2}, secret.KeyBytes)
 	before, err := secret.NewKeyring(old)

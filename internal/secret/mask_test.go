@@ -26,7 +26,7 @@ func named(pairs ...string) []secret.Named {
 
 const apiKey = "sk-ant-api03-Zm9vYmFyYmF6+/cXV4Cg==aGVsbG8td29ybGQtdGhpcy1pcy1hLWtleS1vZi0xMDgtYnl0ZXMtbG9uZy1hYmNkZWZnaGlqa2xtbm9wcXJz"
 
-func TestMasksAValueInEveryForm(t *testing.T) {
+func TestMasksValueInEveryForm(t *testing.T) {
 	t.Parallel()
 	m := secret.NewMasker(named("KEY", apiKey, "OTHER", `pass "word" with\slash & é`))
 	for _, value := range []string{apiKey, `pass "word" with\slash & é`} {
@@ -153,7 +153,7 @@ func TestMaskedValues(t *testing.T) {
 	require.Equal(t, "ab", shown+hold)
 }
 
-func TestTruncatedValueShowsLessThanAThird(t *testing.T) {
+func TestTruncatedValueShowsLessThanThird(t *testing.T) {
 	t.Parallel()
 	m := secret.NewMasker(named("KEY", apiKey))
 	for n := range apiKey {

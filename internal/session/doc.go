@@ -37,7 +37,7 @@
 // # Invariants
 //
 //   - Every status was reached by transitions of the table (promise 6). Each transition is recorded
-//     once, with contiguous numbers. TestRandomEventsNeverLeaveTheTable tests this for Next.
+//     once, with contiguous numbers. TestRandomEventsNeverLeaveTable tests this for Next.
 //   - Terminated is the only final state: a session in any other state can be stopped.
 //   - A session may own a sandbox in every state except hibernated and terminated.
 //   - A session in a state without a sandbox has no run in progress except a parked one, whose agent

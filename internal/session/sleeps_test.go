@@ -10,7 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestASessionKnowsItsDeadlines(t *testing.T) {
+func TestSessionKnowsItsDeadlines(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	idle := session.Session{
@@ -42,7 +42,7 @@ func TestASessionKnowsItsDeadlines(t *testing.T) {
 	}
 }
 
-func TestTheNextCheckpointIsAnnouncedWhileASessionRuns(t *testing.T) {
+func TestNextCheckpointIsAnnouncedWhileSessionRuns(t *testing.T) {
 	t.Parallel()
 	at := time.Now()
 	s := session.Session{Status: session.Running, CreatedAt: at, Saves: checkpoint.Saves{Policy: "10m0s", Newest: at.Add(time.Hour)}}

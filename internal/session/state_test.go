@@ -81,7 +81,7 @@ func TestNextRejectsUnknownStateOrEvent(t *testing.T) {
 	}
 }
 
-func TestLegalIsOneStepOfTheTable(t *testing.T) {
+func TestLegalIsOneStepOfTable(t *testing.T) {
 	t.Parallel()
 	for _, from := range session.States {
 		for _, to := range session.States {
@@ -95,7 +95,7 @@ func TestLegalIsOneStepOfTheTable(t *testing.T) {
 	require.False(t, session.Legal("", session.Running))
 }
 
-func TestRandomEventsNeverLeaveTheTable(t *testing.T) {
+func TestRandomEventsNeverLeaveTable(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		state := session.Initializing

@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestATitleIsTheBeginningOfAPrompt(t *testing.T) {
+func TestTitleIsBeginningOfPrompt(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]string{
 		"":                              "",

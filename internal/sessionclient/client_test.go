@@ -91,7 +91,7 @@ func setup(t *testing.T) (context.Context, *sessionclient.Client, string) {
 	return t.Context(), sessionclient.New(engine, "default", sessionclient.At(queue)).WithTimeout(waitLimit), session.NewID(session.SessionPrefix)
 }
 
-func TestEveryCallReachesTheWorkflow(t *testing.T) {
+func TestEveryCallReachesWorkflow(t *testing.T) {
 	t.Parallel()
 	ctx, o, id := setup(t)
 	require.NoError(t, o.SignalPrompt(ctx, id, "p1", 7))

@@ -87,9 +87,9 @@ func TestHistoryListsFailedAttempts(t *testing.T) {
 	require.NotEmpty(t, c.History(ended, id).Err)
 }
 
-// TestTheHistoryIsReadInPages reads runs that have continued as new, the newest first, with masked
+// TestHistoryIsReadInPages reads runs that have continued as new, the newest first, with masked
 // payloads.
-func TestTheHistoryIsReadInPages(t *testing.T) {
+func TestHistoryIsReadInPages(t *testing.T) {
 	t.Parallel()
 	const queueName = "history-in-pages"
 	w := worker.New(engine, queueName, worker.Options{})

@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/why"
 )
 
-func TestASlowAttemptIsNotable(t *testing.T) {
+func TestSlowAttemptIsNotable(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	took := func(d time.Duration) []why.Event {

@@ -129,7 +129,7 @@ func TestBlockEventsRebuildConversation(t *testing.T) {
 	}
 }
 
-func TestASubagentIsAnnouncedBeforeItsBlock(t *testing.T) {
+func TestSubagentIsAnnouncedBeforeItsBlock(t *testing.T) {
 	t.Parallel()
 	messages, err := socket.Blocks{}.Encode(eventlog.Event{
 		Seq: 4, Type: "block_start", SessionID: "ses_1", Data: json.RawMessage(`{"block":{"id":"b","type":"subagent","status":"running","createdAt":"2026-01-02T03:04:05.678Z","subagentId":"s","name":"bob"}}`),

@@ -8,7 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/socket"
 )
 
-func TestTheFirstKnownSubprotocolIsChosen(t *testing.T) {
+func TestFirstKnownSubprotocolIsChosen(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		offered []string

@@ -69,7 +69,7 @@ func TestQuestionsAreAnsweredOneByOne(t *testing.T) {
 	require.Equal(t, client.Reply{Answer: client.Reject, Message: "I do not care"}, d.Answer())
 }
 
-func TestAQuestionWithoutWordsIsDecided(t *testing.T) {
+func TestQuestionWithoutWordsIsDecided(t *testing.T) {
 	t.Parallel()
 	d := terminal.NewDialog(client.Question{Kind: client.Inquiry, Title: "Continue?"})
 	require.Contains(t, d.Prompt(), "Continue?: once")

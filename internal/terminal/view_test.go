@@ -110,7 +110,7 @@ func TestTextIsShownAsItComes(t *testing.T) {
 	require.Equal(t, "agent: Hello there\n\n  and\n", out.String())
 }
 
-func TestACallChangesItsStateInPlace(t *testing.T) {
+func TestCallChangesItsStateInPlace(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	v := terminal.New(&out, rewriting())
@@ -262,7 +262,7 @@ func agentLines(shown string) []string {
 	return out
 }
 
-func TestResumeShowsTheLastBlocks(t *testing.T) {
+func TestResumeShowsLastBlocks(t *testing.T) {
 	t.Parallel()
 	blocks := []conversation.Block{text("1", "one", conversation.Complete), text("2", "two", conversation.Complete), text("3", "thr", conversation.Streaming)}
 	c := conversation.Conversation{Threads: []conversation.Thread{{ID: conversation.Main, Blocks: blocks}}}
@@ -273,7 +273,7 @@ func TestResumeShowsTheLastBlocks(t *testing.T) {
 	require.Equal(t, "… 1 blocks before\nagent: two\nagent: three", out.String())
 }
 
-func TestATypedLineLeavesNoTrace(t *testing.T) {
+func TestTypedLineLeavesNoTrace(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	v := terminal.New(&out, rewriting())
@@ -390,7 +390,7 @@ type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("gone") }
 
-func TestABrokenTerminalIsReported(t *testing.T) {
+func TestBrokenTerminalIsReported(t *testing.T) {
 	t.Parallel()
 	require.ErrorContains(t, terminal.New(brokenWriter{}, terminal.Options{}).Notice("x"), "write to the terminal: gone")
 }
@@ -472,7 +472,7 @@ func FuzzNothingCommandsTheTerminal(f *testing.F) {
 	})
 }
 
-func TestACallWithAnInputOfAnotherFormIsShownByItsTitle(t *testing.T) {
+func TestCallWithInputOfAnotherFormIsShownByItsTitle(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	v := terminal.New(&out, terminal.Options{})

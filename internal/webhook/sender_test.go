@@ -18,7 +18,7 @@ import (
 
 const id = "whd_0123456789abcdef0123456789abcdef"
 
-func TestAnyLibraryOfStandardWebhooksVerifiesADelivery(t *testing.T) {
+func TestAnyLibraryOfStandardWebhooksVerifiesDelivery(t *testing.T) {
 	t.Parallel()
 	secrets := []secret.Value{webhook.NewSecret(), webhook.NewSecret()}
 	body := []byte(`{"type":"session.idle"}`)

@@ -233,7 +233,7 @@ func TestEveryFaultIsExplained(t *testing.T) {
 	}
 }
 
-func TestAQuestionIsExplained(t *testing.T) {
+func TestQuestionIsExplained(t *testing.T) {
 	t.Parallel()
 	f := facts(session.ReasonQuestion)
 	f.Runs = []why.Run{{ID: "run_1", ParkedAt: at(50)}}
@@ -269,8 +269,8 @@ func TestPostgresAndTemporalDisagree(t *testing.T) {
 	require.Empty(t, of(func(_ *why.Facts, h *why.History) { h.Err, h.Open = "away", false }), "what is not known does not disagree")
 }
 
-// TestAnExplanationIsBounded includes a session in a loop.
-func TestAnExplanationIsBounded(t *testing.T) {
+// TestExplanationIsBounded includes a session in a loop.
+func TestExplanationIsBounded(t *testing.T) {
 	t.Parallel()
 	f := facts(session.ReasonLost)
 	f.Transitions = nil

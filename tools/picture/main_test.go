@@ -44,9 +44,9 @@ func TestDrawKeepsOutput(t *testing.T) {
 	}, texts(t, svg))
 }
 
-// TestThePictureShowsTheSession checks that the README's picture shows a session that slept and
+// TestPictureShowsSession checks that the README's picture shows a session that slept and
 // woke, with the commands of this program.
-func TestThePictureShowsTheSession(t *testing.T) {
+func TestPictureShowsSession(t *testing.T) {
 	t.Parallel()
 	svg, err := os.ReadFile(filepath.Join("..", "..", "docs", "session.svg"))
 	require.NoError(t, err)

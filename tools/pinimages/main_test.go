@@ -16,7 +16,7 @@ const root = "../.."
 
 // Without a digest, moving an image's tag would change the builds without a change in this
 // repository.
-func TestEveryImageHasADigest(t *testing.T) {
+func TestEveryImageHasDigest(t *testing.T) {
 	t.Parallel()
 	found, err := references(root)
 	require.NoError(t, err)

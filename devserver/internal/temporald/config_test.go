@@ -15,7 +15,7 @@ func valid() Config {
 	}
 }
 
-func TestValidateNamesTheField(t *testing.T) {
+func TestValidateNamesField(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, valid().Validate())
 	for want, change := range map[string]func(*Config){

@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/server/common/dynamicconfig"
 )
 
-func TestDynamicConfigIsTheTuningUnderTheOverrides(t *testing.T) {
+func TestDynamicConfigIsTuningUnderOverrides(t *testing.T) {
 	t.Parallel()
 	value := func(client dynamicconfig.StaticClient, key string) any {
 		values := client.GetValue(dynamicconfig.MakeKey(key))

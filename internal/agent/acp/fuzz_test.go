@@ -42,8 +42,8 @@ func FuzzTranslate(f *testing.F) {
 	})
 }
 
-// TestAStreamWithoutTheBridge checks the blocks and the end of the turn.
-func TestAStreamWithoutTheBridge(t *testing.T) {
+// TestStreamWithoutBridge checks the blocks and the end of the turn.
+func TestStreamWithoutBridge(t *testing.T) {
 	t.Parallel()
 	tr, err := acp.New().NewTranslator(agent.RunContext{}, nil)
 	require.NoError(t, err)

@@ -112,9 +112,9 @@ func openCode(t *testing.T, server *modelserver.Server) profiled {
 	return adapter
 }
 
-// TestARealAgent runs Gemini CLI as an example: it answers, asks for permission, and remembers in
+// TestRealAgent runs Gemini CLI as an example: it answers, asks for permission, and remembers in
 // an empty home.
-func TestARealAgent(t *testing.T) {
+func TestRealAgent(t *testing.T) {
 	t.Parallel()
 	server := modelserver.New(map[string][]modelserver.Step{
 		"hello": {{Thinking: "I greet.", Text: "Hello to you."}},
@@ -158,8 +158,8 @@ func TestARealAgent(t *testing.T) {
 	k.requireSame(t)
 }
 
-// TestARealAgentCallsATool runs Gemini CLI and OpenCode, which start the server of overwinter's tools because their session names it.
-func TestARealAgentCallsATool(t *testing.T) {
+// TestRealAgentCallsTool runs Gemini CLI and OpenCode, which start the server of overwinter's tools because their session names it.
+func TestRealAgentCallsTool(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		tool  string // the agent's name of the tool
@@ -307,7 +307,7 @@ func TestEndedAgentIsReported(t *testing.T) {
 	require.Equal(t, 3, k.Wait(t))
 }
 
-func TestWithoutACommandNothingStarts(t *testing.T) {
+func TestWithoutCommandNothingStarts(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{"", "  ", `[]`, `["x"`, `[""]`} {
 		k := begin(t, profiled{profile: profile.Spec{Environment: map[string]string{acp.EnvCommand: line}}}, agent.LaunchInput{})

@@ -26,7 +26,7 @@ func TestPromptsAndInterruptsNameTheirRun(t *testing.T) {
 	require.Positive(t, interrupt.Grace)
 }
 
-func TestALaunchNeedsASessionAndItsDirectories(t *testing.T) {
+func TestLaunchNeedsSessionAndItsDirectories(t *testing.T) {
 	t.Parallel()
 	fine := agent.LaunchInput{SessionID: "ses_1", Home: "/root", Workspace: "/workspace"}
 	require.NoError(t, bridged.Validate("Codex", fine))

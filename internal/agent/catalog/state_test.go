@@ -12,9 +12,9 @@ import (
 
 var run = agent.RunContext{RunID: "run_1", PromptID: "prm_1"}
 
-// TestEveryStateHasAVersion checks how a worker reads a running turn's state from another release:
+// TestEveryStateHasVersion checks how a worker reads a running turn's state from another release:
 // a state without a version is read as version 1, and a state of a later version is rejected.
-func TestEveryStateHasAVersion(t *testing.T) {
+func TestEveryStateHasVersion(t *testing.T) {
 	t.Parallel()
 	for _, a := range catalog.Agents().All() {
 		t.Run(a.Name(), func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 
 const testSession = "ses_0193a5f07c7e7b3e8f0a1b2c3d4e5f60"
 
-func TestLaunchNamesTheSessionByTheUUIDInItsID(t *testing.T) {
+func TestLaunchNamesSessionByUUIDInItsID(t *testing.T) {
 	t.Parallel()
 	in := agent.LaunchInput{SessionID: testSession, Home: "/root", Workspace: "/workspace", Model: "opus"}
 	first, err := claude.New().Launch(in)
@@ -61,7 +61,7 @@ func TestLaunchRejectsInvalidConfiguration(t *testing.T) {
 	}
 }
 
-func TestAPromptHasTheSameUUIDWheneverItIsDelivered(t *testing.T) {
+func TestPromptHasSameUUIDWheneverItIsDelivered(t *testing.T) {
 	t.Parallel()
 	a, err := claude.New().Prompt(agent.PromptInput{RunID: "run_1", Content: "a <b> & \u2028 c"})
 	require.NoError(t, err)

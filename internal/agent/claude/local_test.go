@@ -21,7 +21,7 @@ const (
 	atHome  = "/home/ada/my project_2"
 )
 
-func TestSessionsOfAMachineAreFoundInASandbox(t *testing.T) {
+func TestSessionsOfMachineAreFoundInSandbox(t *testing.T) {
 	t.Parallel()
 	local := claude.New().Local(agenttest.Machine(t, map[string]string{
 		project + localID + ".jsonl":                           "{\"a\":1}\n{\"half",
@@ -68,8 +68,8 @@ func TestSessionsOfAMachineAreFoundInASandbox(t *testing.T) {
 	require.ErrorIs(t, err, agent.ErrNoMemory)
 }
 
-// TestFoldersOfDirectoriesAreNamedAsTheProgramDoes uses names that the program itself has made.
-func TestFoldersOfDirectoriesAreNamedAsTheProgramDoes(t *testing.T) {
+// TestFoldersOfDirectoriesAreNamedAsProgramDoes uses names that the program itself has made.
+func TestFoldersOfDirectoriesAreNamedAsProgramDoes(t *testing.T) {
 	t.Parallel()
 	local := claude.New().Local(agenttest.Machine(t, nil))
 	for dir, want := range map[string]string{

@@ -42,7 +42,7 @@ func TestAProfileReachesTheModel(t *testing.T) {
 	require.Contains(t, last.Tools, "Bash")
 }
 
-func TestAProfileIsWrittenOutsideOfTheWorkspace(t *testing.T) {
+func TestProfileIsWrittenOutsideOfWorkspace(t *testing.T) {
 	t.Parallel()
 	files, err := claude.New().ProfileFiles(agent.LaunchInput{
 		Home: "/root", Workspace: "/workspace",

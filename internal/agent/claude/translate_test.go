@@ -167,7 +167,7 @@ func firstTurn(t *testing.T, all []agent.Frame) []agent.Frame {
 	return all
 }
 
-func TestATurnEndsWhenTheAgentIsIdleAndHasGivenAResult(t *testing.T) {
+func TestTurnEndsWhenAgentIsIdleAndHasGivenResult(t *testing.T) {
 	t.Parallel()
 	id := ours(t)
 	before := []string{running, lifecycle(id, "queued"), lifecycle(id, "started"), system, replay(id), done}
@@ -209,7 +209,7 @@ func TestEarlierWorkDoesNotEndTurn(t *testing.T) {
 	require.Equal(t, session.OutcomeFailed, p.end.Outcome, "idle without a result")
 }
 
-func TestAKnownPromptIsContinued(t *testing.T) {
+func TestKnownPromptIsContinued(t *testing.T) {
 	t.Parallel()
 	id := ours(t)
 	for name, lines := range map[string][]string{
@@ -383,7 +383,7 @@ func TestUnknownLineIsKept(t *testing.T) {
 	require.Empty(t, play(t, testRun, true, "", "  ", `{"type":"keep_alive"}`).events)
 }
 
-func TestAQuestionIsHandedOnAndResolved(t *testing.T) {
+func TestQuestionIsHandedOnAndResolved(t *testing.T) {
 	t.Parallel()
 	p := playFrames(t, agent.RunContext{}, true, capture.Frames(t, "testdata/captures/asked-and-answered/stdout.jsonl"))
 	require.Len(t, p.questions, 1)
@@ -410,7 +410,7 @@ func TestAQuestionIsHandedOnAndResolved(t *testing.T) {
 	require.Empty(t, play(t, testRun, true, `{"type":"control_request","request_id":"q2","request":{"subtype":"hook_callback"}}`).questions)
 }
 
-func TestTitlesAreReportedFromTheMirror(t *testing.T) {
+func TestTitlesAreReportedFromMirror(t *testing.T) {
 	t.Parallel()
 	p := play(t, testRun, true, `{"type":"transcript_mirror","entries":[{"type":"ai-title","aiTitle":"On whales","sessionId":"x"}]}`)
 	require.Equal(t, []conversation.Event{{Type: conversation.EventTitle, At: capture.Begun, Data: conversation.Title{Title: "On whales"}}}, p.events)
@@ -463,9 +463,9 @@ func TestTextOfFailedAttemptIsRemoved(t *testing.T) {
 	require.Equal(t, "half", play(t, testRun, true, start("m1"), block, delta, done).blocks()[0].Content, "the end of a turn aborts it")
 }
 
-// TestARefusedKeyAbortsTheTurnOnce checks the abort, without which the agent would resend the
+// TestRefusedKeyAbortsTurnOnce checks the abort, without which the agent would resend the
 // request for minutes.
-func TestARefusedKeyAbortsTheTurnOnce(t *testing.T) {
+func TestRefusedKeyAbortsTurnOnce(t *testing.T) {
 	t.Parallel()
 	retry := func(attempt, status int) string {
 		return fmt.Sprintf(`{"type":"system","subtype":"api_retry","attempt":%d,"max_retries":10,"error_status":%d,"uuid":"u%d"}`, attempt, status, attempt)
@@ -484,15 +484,15 @@ func TestARefusedKeyAbortsTheTurnOnce(t *testing.T) {
 	}
 }
 
-func TestAStateOfAnotherAgentIsRefused(t *testing.T) {
+func TestStateOfAnotherAgentIsRefused(t *testing.T) {
 	t.Parallel()
 	_, err := claude.New().NewTranslator(testRun, []byte("{"))
 	require.ErrorContains(t, err, "run_1")
 }
 
-// TestALineWithoutAMessageLeavesTheTextInPlace checks that a line without a message id does not
+// TestLineWithoutMessageLeavesTextInPlace checks that a line without a message id does not
 // abandon the message being written.
-func TestALineWithoutAMessageLeavesTheTextInPlace(t *testing.T) {
+func TestLineWithoutMessageLeavesTextInPlace(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{`{"type":"assistant"}`, `{"type":"assistant","message":{}}`, `{"type":"user"}`, `{"type":"system"}`, `{"type":"stream_event"}`} {
 		got := play(t, testRun, true,

@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/question"
 )
 
-func TestLaunchStartsTheBridge(t *testing.T) {
+func TestLaunchStartsBridge(t *testing.T) {
 	t.Parallel()
 	in := agent.LaunchInput{SessionID: "ses_1", Home: "/root", Workspace: "/workspace", Model: "gpt-5.5"}
 	first, err := codex.New().Launch(in)

@@ -62,7 +62,7 @@ func TestBridgeReportsAgentDeath(t *testing.T) {
 	p.agree(t)
 }
 
-func TestTheAgentDiesWithItsBridge(t *testing.T) {
+func TestAgentDiesWithItsBridge(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{"hello": {{Text: "Hello."}}})
 	p.turn(t, "{{hello}}", nil)

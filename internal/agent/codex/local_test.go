@@ -39,7 +39,7 @@ func withoutSettings(rollout string) string {
 	return lines[0] + lines[3]
 }
 
-func TestSessionsMoveBetweenAMachineAndASandbox(t *testing.T) {
+func TestSessionsMoveBetweenMachineAndSandbox(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{".codex/config.toml": "# mine\nmodel_provider = \"mine\"\n\n[profiles.x]\nmodel_provider = \"not this\"\n"}
 	for _, r := range [][3]string{{localThread, "", atHome}, {localChild, localThread, atHome}, {otherThread, "", "/elsewhere"}} {
@@ -110,9 +110,9 @@ func TestSessionsMoveBetweenAMachineAndASandbox(t *testing.T) {
 	require.ErrorIs(t, err, agent.ErrNoMemory)
 }
 
-// TestTheThreadOfTheNotebookIsTheMainOne checks that the thread in the notebook takes precedence
+// TestThreadOfNotebookIsMainOne checks that the thread in the notebook takes precedence
 // over a newer one.
-func TestTheThreadOfTheNotebookIsTheMainOne(t *testing.T) {
+func TestThreadOfNotebookIsMainOne(t *testing.T) {
 	t.Parallel()
 	moved := agent.Moved{MemoryID: "ses_" + strings.Repeat("0", 32)}
 	for _, id := range []string{localThread, otherThread} {

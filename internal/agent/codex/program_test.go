@@ -128,7 +128,7 @@ func TestDeniedToolIsRemoved(t *testing.T) {
 	p.agree(t)
 }
 
-func TestToolsDoNotGetTheKey(t *testing.T) {
+func TestToolsDoNotGetKey(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{
 		"look": {{Calls: []modelserver.Call{modelserver.Exec("echo key=$OPENAI_API_KEY. home=$HOME")}}, {Text: "So."}},
@@ -161,7 +161,7 @@ func TestCallsFromJavaScriptAreShown(t *testing.T) {
 	p.agree(t)
 }
 
-func TestASubagentOfAnOldModelIsAConversation(t *testing.T) {
+func TestSubagentOfOldModelIsConversation(t *testing.T) {
 	t.Parallel()
 	spawn := modelserver.Call{Tool: "spawn_agent", Input: map[string]any{"message": "{{child}} look around"}}
 	p := start(t, agent.LaunchInput{Model: old}, map[string][]modelserver.Step{
@@ -181,7 +181,7 @@ func TestASubagentOfAnOldModelIsAConversation(t *testing.T) {
 	p.agree(t)
 }
 
-func TestAnInterruptReachesSubagents(t *testing.T) {
+func TestInterruptReachesSubagents(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: newest}, map[string][]modelserver.Step{
 		"delegate": {{Calls: []modelserver.Call{modelserver.Spawn("helper", "{{child}}")}}, {Calls: []modelserver.Call{modelserver.AwaitAgents()}}, {Text: "Done."}},
@@ -225,7 +225,7 @@ func TestInterruptReachesBackgroundSubagent(t *testing.T) {
 	p.agree(t)
 }
 
-func TestAnInterruptMayComeAtOnce(t *testing.T) {
+func TestInterruptMayComeAtOnce(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{
 		"long": {{Text: strings.Repeat("word ", 5000), Pause: 20 * time.Millisecond}}, "hello": {{Text: "Hello."}},

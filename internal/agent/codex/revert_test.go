@@ -92,7 +92,7 @@ func TestRevertToBeginningStartsFresh(t *testing.T) {
 	p.agree(t)
 }
 
-func TestARevertWithoutANotebookKeepsNone(t *testing.T) {
+func TestRevertWithoutNotebookKeepsNone(t *testing.T) {
 	t.Parallel()
 	_, err := codex.New().Revert(nil, "run_1")
 	require.Error(t, err)

@@ -67,7 +67,7 @@ func used(thread, id string, total, last int) string {
 
 const maxState = 64 << 10
 
-func TestManyCallsAtOnceLeaveTheStateSmall(t *testing.T) {
+func TestManyCallsAtOnceLeaveStateSmall(t *testing.T) {
 	t.Parallel()
 	command := strings.Repeat("x", 7<<10)
 	var lines []string
@@ -83,7 +83,7 @@ func TestManyCallsAtOnceLeaveTheStateSmall(t *testing.T) {
 	}
 }
 
-func TestManyTextsAtOnceLeaveTheStateSmall(t *testing.T) {
+func TestManyTextsAtOnceLeaveStateSmall(t *testing.T) {
 	t.Parallel()
 	words := strings.Repeat("x", 7<<10)
 	var lines []string

@@ -70,7 +70,7 @@ func (l *live) until(t *testing.T, kind demoformat.LineType) demoformat.Line {
 	}
 }
 
-func TestAnInterruptKillsTheWholeProcessTree(t *testing.T) {
+func TestInterruptKillsWholeProcessTree(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	l := goLive(t, s)
@@ -95,7 +95,7 @@ func TestAnInterruptKillsTheWholeProcessTree(t *testing.T) {
 	}
 }
 
-func TestAnInterruptReachesOnlyTheRunItNames(t *testing.T) {
+func TestInterruptReachesOnlyRunItNames(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	l := goLive(t, s)
@@ -123,7 +123,7 @@ func TestAnInterruptReachesOnlyTheRunItNames(t *testing.T) {
 	require.Equal(t, []string{"said"}, said)
 }
 
-func TestAnInterruptEndsASubagentToo(t *testing.T) {
+func TestInterruptEndsSubagentToo(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	l := goLive(t, s)

@@ -225,7 +225,7 @@ func TestStreamsOneDeltaPerWordAndOneBlockPerSpeech(t *testing.T) {
 	require.Equal(t, "to the\nmany words", blocks[1].Content)
 }
 
-func TestRunsACommandInTheWorkspace(t *testing.T) {
+func TestRunsCommandInWorkspace(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	events, _ := translated(t, "r1", s.play(t, "r1", "$ pwd; echo oops >&2; exit 4"))
@@ -256,7 +256,7 @@ func TestBackgroundProcessesDoNotDelayTurn(t *testing.T) {
 	require.NoError(t, killNamed(t, strings.TrimSpace(string(pid))))
 }
 
-func TestWritesOnlyInTheWorkspace(t *testing.T) {
+func TestWritesOnlyInWorkspace(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	outside := t.TempDir()
@@ -279,7 +279,7 @@ func TestWritesOnlyInTheWorkspace(t *testing.T) {
 	require.Equal(t, []bool{false, true, true, true, true}, failed)
 }
 
-func TestEndsATurnAsFailed(t *testing.T) {
+func TestEndsTurnAsFailed(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	events, end := translated(t, "r1", s.play(t, "r1", "before\nfail: out of luck\nafter"))
@@ -290,7 +290,7 @@ func TestEndsATurnAsFailed(t *testing.T) {
 	require.Equal(t, "error", blocks[2].Subtype)
 }
 
-func TestContinuesWhenASubagentFails(t *testing.T) {
+func TestContinuesWhenSubagentFails(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	events, end := translated(t, "r1", s.play(t, "r1", "subagent bob: fail: no\nsubagent eve: subagent mallory: hi\nafter"))
@@ -316,7 +316,7 @@ func TestRecallNeedsOnlyTranscript(t *testing.T) {
 	require.Equal(t, `I have had 1 prompt. The first was: "recall".`, answer("r4"))
 }
 
-func TestAcknowledgesAPromptItKnows(t *testing.T) {
+func TestAcknowledgesPromptItKnows(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]agent.TurnEnd{
 		"hello":    {Outcome: session.OutcomeCompleted, Usage: usage.Usage{InputTokens: 1, OutputTokens: 1}},
@@ -333,7 +333,7 @@ func TestAcknowledgesAPromptItKnows(t *testing.T) {
 	}
 }
 
-func TestContinuesAfterATruncatedTranscript(t *testing.T) {
+func TestContinuesAfterTruncatedTranscript(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.play(t, "r1", "hello there")

@@ -375,7 +375,7 @@ func TestUserQuestionIsAsked(t *testing.T) {
 	d.agree(t)
 }
 
-func TestOnlyTheFirstAnswerCounts(t *testing.T) {
+func TestOnlyFirstAnswerCounts(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, permission.Rules{Default: permission.Ask})
 	r := d.prompt(t, "$ echo one >>f\n$ echo two >>f")

@@ -25,7 +25,7 @@ import (
 const everything = "hello there\nthink: hm, well\nwrite a.txt: a <b> & c\n$ cat a.txt; exit 3\ntitle: All of it\n" +
 	"subagent bob: $ echo from bob\nsubagent eve: think: alone\nask: well? | yes | no\nfinal words\nfail: at last"
 
-func TestContinuesFromAnyStateWithTheSameEvents(t *testing.T) {
+func TestContinuesFromAnyStateWithSameEvents(t *testing.T) {
 	t.Parallel()
 	stage := newStage(t)
 	stage.permissions.Default = permission.Ask
@@ -104,7 +104,7 @@ func TestSubagentBlocksCloseBeforeSubagent(t *testing.T) {
 	require.Equal(t, []conversation.BlockType{conversation.AssistantText, conversation.Subagent}, closed)
 }
 
-func TestACrashReportsTheEndOfStderr(t *testing.T) {
+func TestCrashReportsEndOfStderr(t *testing.T) {
 	t.Parallel()
 	data, err := json.Marshal(agent.ExitReport{Code: 2, Stderr: strings.Repeat("x", 5000) + " out of memory\n"})
 	require.NoError(t, err)
@@ -136,7 +136,7 @@ func TestLinesOfAnotherRunAreIgnored(t *testing.T) {
 	require.Nil(t, end)
 }
 
-func TestKeepsTheBeginningOfALineItDoesNotUnderstand(t *testing.T) {
+func TestKeepsBeginningOfLineItDoesNotUnderstand(t *testing.T) {
 	t.Parallel()
 	f := agent.Frame{No: 7, Stream: agent.Stdout, At: begun, Data: []byte("panic: \xff" + strings.Repeat("x", 5000))}
 	events, end := translated(t, "r1", []agent.Frame{f})
@@ -157,7 +157,7 @@ func TestForeignStateIsError(t *testing.T) {
 	require.ErrorContains(t, err, "r1")
 }
 
-func TestAPromptOfOneRunAlwaysHasOneUUID(t *testing.T) {
+func TestPromptOfOneRunAlwaysHasOneUUID(t *testing.T) {
 	t.Parallel()
 	id := func(run, content string) string {
 		data, err := Adapter{}.Prompt(agent.PromptInput{RunID: run, Content: content, At: time.Now()})

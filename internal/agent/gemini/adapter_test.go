@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/profile"
 )
 
-func TestLaunchStartsTheBridgeWithTheProgram(t *testing.T) {
+func TestLaunchStartsBridgeWithProgram(t *testing.T) {
 	t.Parallel()
 	in := agent.LaunchInput{SessionID: "ses_1", Home: "/root", Workspace: "/workspace"}
 	first, err := gemini.New().Launch(in)
@@ -74,7 +74,7 @@ func TestLaunchRejectsInvalidConfiguration(t *testing.T) {
 	require.ErrorContains(t, err, "no run id")
 }
 
-func TestAnswersAreOptionsOfTheAgent(t *testing.T) {
+func TestAnswersAreOptionsOfAgent(t *testing.T) {
 	t.Parallel()
 	q := agent.Question{ID: "call", Kind: agent.Permission, Suggestions: json.RawMessage(`[
 		{"optionId":"proceed_always","kind":"allow_always"},{"optionId":"proceed_always_and_save","kind":"allow_always"},

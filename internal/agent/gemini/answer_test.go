@@ -9,8 +9,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 )
 
-// TestAQuestionHasTheInputOfItsTool uses lines of the real program.
-func TestAQuestionHasTheInputOfItsTool(t *testing.T) {
+// TestQuestionHasInputOfItsTool uses lines of the real program.
+func TestQuestionHasInputOfItsTool(t *testing.T) {
 	t.Parallel()
 	for call, want := range map[string]string{
 		`{"toolCallId":"run_shell_command__call_0_1","title":"touch a && echo b","content":[{"type":"content","content":{"type":"text","text":"[current working directory /workspace] (Run)"}}],"locations":[],"kind":"execute"}`: `{"command":"touch a && echo b"}`,

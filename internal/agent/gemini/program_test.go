@@ -224,8 +224,8 @@ func TestTextIsUnchanged(t *testing.T) {
 	p.requireSame(t)
 }
 
-// TestADeniedToolIsNotOffered also checks that a tool allowed for the session asks only once.
-func TestADeniedToolIsNotOffered(t *testing.T) {
+// TestDeniedToolIsNotOffered also checks that a tool allowed for the session asks only once.
+func TestDeniedToolIsNotOffered(t *testing.T) {
 	t.Parallel()
 	write := modelserver.Call{Tool: "write_file", Input: map[string]any{"file_path": "a.txt", "content": "a"}}
 	other := modelserver.Call{Tool: "write_file", Input: map[string]any{"file_path": "b.txt", "content": "b"}}

@@ -75,7 +75,7 @@ func chatLine(id, kind, content string) string {
 	return fmt.Sprintf(`{"id":%q,"timestamp":"2026-11-21T00:00:01Z","type":%q,"content":%q}`+"\n", id, kind, content)
 }
 
-func TestAChatOfAnOlderReleaseIsOneObject(t *testing.T) {
+func TestChatOfOlderReleaseIsOneObject(t *testing.T) {
 	t.Parallel()
 	chat := map[string]any{
 		"sessionId": "s", "projectHash": "h", "startTime": "2026-11-21T00:00:00Z", "lastUpdated": "2026-11-21T00:00:00Z",
@@ -124,7 +124,7 @@ func TestAutomaticMessagesAreNotPrompts(t *testing.T) {
 			chatLine("2", "gemini", "\n\n")+chatLine("3", "user", "System: Potential loop detected."))))
 }
 
-func TestAQuestionIsAskedOnce(t *testing.T) {
+func TestQuestionIsAskedOnce(t *testing.T) {
 	t.Parallel()
 	tr, err := gemini.New().NewTranslator(testRun, nil)
 	require.NoError(t, err)

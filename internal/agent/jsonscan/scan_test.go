@@ -138,7 +138,7 @@ func TestInvalidBytesAreReplacedOneByOne(t *testing.T) {
 	}
 }
 
-func TestFieldReturnsTheLastMemberOfAName(t *testing.T) {
+func TestFieldReturnsLastMemberOfName(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, `2`, string(Field([]byte(`{"a":1,"b":0,"a":2}`), "a")))
 	require.Nil(t, Field([]byte(`{"a":1}`), "b"))

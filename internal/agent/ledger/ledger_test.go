@@ -53,7 +53,7 @@ func TestBlocksEndByType(t *testing.T) {
 	require.Nil(t, l.Find("a"))
 }
 
-func TestTheOldestOfTooManyIsClosed(t *testing.T) {
+func TestOldestOfTooManyIsClosed(t *testing.T) {
 	t.Parallel()
 	var l ledger.Ledger[*ledger.Entry]
 	for i := range ledger.Max {
@@ -86,9 +86,9 @@ func TestFinalBlockReplacesOpenBlock(t *testing.T) {
 	require.Equal(t, []conversation.Block{result}, folded.Conversation().Threads[0].Blocks)
 }
 
-// TestAStateKeepsItsForm checks the names under which open blocks are stored in the states of
+// TestStateKeepsItsForm checks the names under which open blocks are stored in the states of
 // running turns.
-func TestAStateKeepsItsForm(t *testing.T) {
+func TestStateKeepsItsForm(t *testing.T) {
 	t.Parallel()
 	var l ledger.Ledger[*call]
 	const stored = `{"open":[{"conversation":"main","block":{"id":"a","type":"tool_use","status":"running",` +

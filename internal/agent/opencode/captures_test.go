@@ -30,9 +30,9 @@ func TestCaptures(t *testing.T) {
 	})
 }
 
-// TestAMessageMayBeReportedOnlyWhenItIsComplete simulates a server under load: it encodes an event
+// TestMessageMayBeReportedOnlyWhenItIsComplete simulates a server under load: it encodes an event
 // late, so that the first event of an answer may already have its final state.
-func TestAMessageMayBeReportedOnlyWhenItIsComplete(t *testing.T) {
+func TestMessageMayBeReportedOnlyWhenItIsComplete(t *testing.T) {
 	t.Parallel()
 	dirs, err := filepath.Glob("testdata/captures/*")
 	require.NoError(t, err)
@@ -72,9 +72,9 @@ func TestAMessageMayBeReportedOnlyWhenItIsComplete(t *testing.T) {
 	}
 }
 
-// TestRunsOfTheCommandLine compares the output of opencode run with the export of its session,
+// TestRunsOfCommandLine compares the output of opencode run with the export of its session,
 // which also contains the prompt.
-func TestRunsOfTheCommandLine(t *testing.T) {
+func TestRunsOfCommandLine(t *testing.T) {
 	t.Parallel()
 	dirs, err := filepath.Glob("testdata/run/*")
 	require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestRunsOfTheCommandLine(t *testing.T) {
 	}
 }
 
-func TestAnErrorOfTheCommandLineIsShown(t *testing.T) {
+func TestErrorOfCommandLineIsShown(t *testing.T) {
 	t.Parallel()
 	c, ends := capture.Fold(t, opencode.New(), []agent.Frame{{Stream: agent.Stdout, At: capture.Begun, Data: []byte(
 		`{"type":"error","timestamp":1795262646461,"sessionID":"ses_1","error":{"name":"APIError","data":{"message":"no such model"}}}`)}})

@@ -51,7 +51,7 @@ func (p *fakeProgram) run(_ context.Context, _, _ string, args ...string) ([]byt
 	return nil, errors.New("unknown command")
 }
 
-func TestSessionsMoveByTheProgramOwnCommands(t *testing.T) {
+func TestSessionsMoveByProgramCommands(t *testing.T) {
 	t.Parallel()
 	here := &fakeProgram{exports: map[string]string{localMain: mainExport, localChild: childExport}}
 	m := agenttest.Machine(t, nil)

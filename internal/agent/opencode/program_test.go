@@ -174,7 +174,7 @@ func TestCompactsAfterFailedAttempt(t *testing.T) {
 	p.Close(t)
 }
 
-func TestContinuesAnInterruptedPrompt(t *testing.T) {
+func TestContinuesInterruptedPrompt(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, map[string][]modelserver.Step{
 		"wait":  {{Text: "This takes long.", Calls: []modelserver.Call{bash(scripted.UntilKilled)}}, {Text: "I have continued."}},

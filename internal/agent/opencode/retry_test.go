@@ -33,10 +33,10 @@ func read(t *testing.T, runID, lines string) conversation.Conversation {
 	return f.Conversation()
 }
 
-// TestTextOfAFailedAttemptIsDropped has an attempt with output followed by attempts without. The
+// TestTextOfFailedAttemptIsDropped has an attempt with output followed by attempts without. The
 // agent stores the text of an attempt when the attempt ends or is aborted, and drops it when the
 // next attempt begins.
-func TestTextOfAFailedAttemptIsDropped(t *testing.T) {
+func TestTextOfFailedAttemptIsDropped(t *testing.T) {
 	t.Parallel()
 	const begin = `{"overwinter":{"type":"run","runId":"run_1","id":"ses_1","data":{"before":"msg_1"}}}
 {"id":"evt_1","type":"message.updated","properties":{"sessionID":"ses_1","info":{"id":"msg_2","parentID":"msg_1","role":"assistant","sessionID":"ses_1","time":{"created":1795415413392}}}}

@@ -102,7 +102,7 @@ func TestMessagesOfEarlierTurnsAreLeftOut(t *testing.T) {
 	require.Equal(t, []string{"assistant_text complete new"}, got.contents())
 }
 
-func TestThePromptOfTheRunIsSigned(t *testing.T) {
+func TestPromptOfRunIsSigned(t *testing.T) {
 	t.Parallel()
 	mine := "msg_0" + opencodeformat.RunMark(testRun.RunID)
 	user := func(id string) string {
@@ -151,7 +151,7 @@ func TestTurnOutcomes(t *testing.T) {
 	}
 }
 
-func TestAFailureOfAnAnswerIsShownOnce(t *testing.T) {
+func TestFailureOfAnswerIsShownOnce(t *testing.T) {
 	t.Parallel()
 	failed := event("session.error", `"sessionID":"ses_1"`+apiError)
 	got := ran(t, answer("msg_2", ""), failed, answer("msg_2", apiError), failed)
@@ -238,7 +238,7 @@ func TestRemovedPartRemovesResult(t *testing.T) {
 	require.Empty(t, got.blocks)
 }
 
-func TestASubagentIsNamedAsSoonAsItIsKnown(t *testing.T) {
+func TestSubagentIsNamedAsSoonAsItIsKnown(t *testing.T) {
 	t.Parallel()
 	task := func(state string) string {
 		return part("prt_5", "msg_2", `"type":"tool","tool":"task","callID":"call_1","state":{`+state+`}`)
@@ -275,7 +275,7 @@ func TestTitleIsOfMainSession(t *testing.T) {
 	require.Less(t, len(titles[1]), 300)
 }
 
-func TestUsageIsTheSumOfTheSteps(t *testing.T) {
+func TestUsageIsSumOfSteps(t *testing.T) {
 	t.Parallel()
 	finish := func(id, tokens, cost string) string {
 		return part(id, "msg_2", `"type":"step-finish","tokens":`+tokens+`,"cost":`+cost)
@@ -287,7 +287,7 @@ func TestUsageIsTheSumOfTheSteps(t *testing.T) {
 	require.Equal(t, "anthropic/claude", got.end.Model)
 }
 
-func TestARetryIsShownWhileItLasts(t *testing.T) {
+func TestRetryIsShownWhileItLasts(t *testing.T) {
 	t.Parallel()
 	retry := event("session.status", `"sessionID":"ses_1","status":{"type":"retry","attempt":2,"message":"overloaded"}`)
 	shown := func(lines ...string) int {

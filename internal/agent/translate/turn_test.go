@@ -39,7 +39,7 @@ func TestReadPassesLinesAndExit(t *testing.T) {
 	require.Len(t, read, 2)
 }
 
-func TestAQuestionIsAskedAndResolvedOnce(t *testing.T) {
+func TestQuestionIsAskedAndResolvedOnce(t *testing.T) {
 	t.Parallel()
 	var turn translate.Turn
 	var waiting []string

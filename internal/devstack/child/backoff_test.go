@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestPausesDoubleUntilTheChildIsHealthy(t *testing.T) {
+func TestPausesDoubleUntilChildIsHealthy(t *testing.T) {
 	t.Parallel()
 	var b backoff
 	var pauses []string

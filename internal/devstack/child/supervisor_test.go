@@ -136,7 +136,7 @@ func TestUnreadyFirstStartIsError(t *testing.T) {
 	require.Zero(t, b.PID("one"))
 }
 
-func TestEndOfContextLeavesTheChildToStop(t *testing.T) {
+func TestEndOfContextLeavesChildToStop(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -195,7 +195,7 @@ func TestKillEndsPendingStop(t *testing.T) {
 	require.Error(t, b.Start(t.Context(), child.Spec{Name: "two", Command: command(t, "hang")}), "nothing starts after Kill")
 }
 
-func TestHeldStdinEndsWithTheSupervisor(t *testing.T) {
+func TestHeldStdinEndsWithSupervisor(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	held := command(t, "stdin")
@@ -206,7 +206,7 @@ func TestHeldStdinEndsWithTheSupervisor(t *testing.T) {
 	require.True(t, alive(b.PID("held")))
 }
 
-func TestShowsWarningsOfReadyChildrenAndKeepsAllInTheLog(t *testing.T) {
+func TestShowsWarningsOfReadyChildrenAndKeepsAllInLog(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	file := b.file("ready")
@@ -258,7 +258,7 @@ func TestLogsOfEarlierRunsAreKept(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, "one.log.4"))
 }
 
-func TestChildrenDieWithAKilledSupervisor(t *testing.T) {
+func TestChildrenDieWithKilledSupervisor(t *testing.T) {
 	t.Parallel()
 	dir, self := t.TempDir(), command(t, "supervisor").Path
 	file := filepath.Join(dir, "pid")

@@ -76,7 +76,7 @@ func move(t *testing.T, dir string) (string, portable.Manifest) {
 	return to, s.Manifest
 }
 
-func TestARepositoryMovesWithItsHistoryAndItsChanges(t *testing.T) {
+func TestRepositoryMovesWithItsHistoryAndItsChanges(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	git(t, dir, "init", "--quiet", "--initial-branch", "work/one")
@@ -111,7 +111,7 @@ func TestARepositoryMovesWithItsHistoryAndItsChanges(t *testing.T) {
 	require.Len(t, m.Missing, 3)
 }
 
-func TestADetachedHeadAndOneWithoutCommitsMove(t *testing.T) {
+func TestDetachedHeadAndOneWithoutCommitsMove(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	git(t, dir, "init", "--quiet", "--initial-branch", "trunk")
@@ -134,7 +134,7 @@ func TestADetachedHeadAndOneWithoutCommitsMove(t *testing.T) {
 	require.Equal(t, []string{"which changes were staged"}, m.Missing)
 }
 
-func TestFilesWithoutARepositoryMove(t *testing.T) {
+func TestFilesWithoutRepositoryMove(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"a": "1", "b/c": "2", "large": strings.Repeat("x", worktree.MaxFileBytes+1)})
@@ -147,7 +147,7 @@ func TestFilesWithoutARepositoryMove(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(to, ".git"))
 }
 
-func TestAShallowCloneMovesWithoutItsHistory(t *testing.T) {
+func TestShallowCloneMovesWithoutItsHistory(t *testing.T) {
 	t.Parallel()
 	dir, clone := t.TempDir(), filepath.Join(t.TempDir(), "clone")
 	git(t, dir, "init", "--quiet")

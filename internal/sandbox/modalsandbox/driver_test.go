@@ -52,7 +52,7 @@ func TestThrottlingIsRetriedForBoundedTime(t *testing.T) {
 	require.Equal(t, driver.Throttled, driver.CodeOf(err), "error: %v", err)
 }
 
-func TestAShortFailureIsRetriedByTheSDK(t *testing.T) {
+func TestShortFailureIsRetriedBySDK(t *testing.T) {
 	t.Parallel()
 	server := localmodaltest.Start(t, localmodal.Options{})
 	drv := connect(t, server)

@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/codex/oldrollout"
 )
 
-func TestIsDistinguishesTheForms(t *testing.T) {
+func TestIsDistinguishesForms(t *testing.T) {
 	t.Parallel()
 	require.True(t, oldrollout.Is([]byte(`{"type":"session_meta","payload":{"id":"t"}}`)))
 	require.False(t, oldrollout.Is([]byte(`{"type":"session_meta","payload":{"id":"t","history_mode":"paginated"}}`)))

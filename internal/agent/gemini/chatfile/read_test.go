@@ -45,7 +45,7 @@ func TestSubagentsFollowTheirCall(t *testing.T) {
 			message("1", `,"toolCalls":[{"id":"c","agentId":"sub"},{"id":"d","agentId":"sub"}]`) + message("2", ""))}))
 }
 
-func TestOnlyTheMainConversationIsRewound(t *testing.T) {
+func TestOnlyMainConversationIsRewound(t *testing.T) {
 	t.Parallel()
 	const rewind = `{"$rewindTo":"1"}` + "\n"
 	require.Equal(t, []string{"main 1", "main 1", "sub a"}, read(t,

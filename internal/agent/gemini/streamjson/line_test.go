@@ -17,7 +17,7 @@ func read(t *testing.T, line string) streamjson.Line {
 	return l
 }
 
-func TestOnlyAMessageIsAnAnswerOrAPrompt(t *testing.T) {
+func TestOnlyMessageIsAnswerOrPrompt(t *testing.T) {
 	t.Parallel()
 	require.True(t, read(t, `{"type":"message","role":"assistant","content":"a"}`).IsAnswer())
 	require.True(t, read(t, `{"type":"message","role":"user","content":"a"}`).IsPrompt())
@@ -26,14 +26,14 @@ func TestOnlyAMessageIsAnAnswerOrAPrompt(t *testing.T) {
 	require.False(t, read(t, `{"type":"init","role":"user"}`).IsPrompt())
 }
 
-func TestACallOfASubagentIsNamedForIt(t *testing.T) {
+func TestCallOfSubagentIsNamedForIt(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "Delegating to agent 'helper'",
 		read(t, `{"type":"tool_use","tool_id":"a","tool_name":"invoke_agent","parameters":{"agent_name":"helper"}}`).Began().Title)
 	require.Empty(t, read(t, `{"type":"tool_use","tool_id":"a","tool_name":"ls","parameters":{"dir":"."}}`).Began().Title)
 }
 
-func TestAResultIsTheOutputOrTheError(t *testing.T) {
+func TestResultIsOutputOrError(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]struct{ status, result string }{
 		`{"type":"tool_result","tool_id":"a","status":"success","output":"x"}`:                             {"success", `{"output":"x"}`},

@@ -37,7 +37,7 @@ func TestResponsesAreKnownByTheirPaths(t *testing.T) {
 	}
 }
 
-func TestIsLooksAtTheFirstLine(t *testing.T) {
+func TestIsLooksAtFirstLine(t *testing.T) {
 	t.Parallel()
 	require.True(t, httplog.Is([]byte(`{"path":"/session","response":[]}`+"\n{")))
 	require.False(t, httplog.Is([]byte(`{"info":{},"messages":[]}`)))

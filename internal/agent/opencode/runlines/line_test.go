@@ -11,7 +11,7 @@ import (
 
 var frame = time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 
-func TestALineHasAPartOrAnError(t *testing.T) {
+func TestLineHasPartOrError(t *testing.T) {
 	t.Parallel()
 	l, ok := runlines.Read([]byte(`{"type":"text","timestamp":1795262646461,"sessionID":"ses_1","part":{"id":"prt_1","messageID":"msg_1","type":"text","text":"a"}}`), frame)
 	require.True(t, ok)
