@@ -309,42 +309,51 @@ func storable(data json.RawMessage) json.RawMessage {
 }
 
 func (b *appendTx) flush(ctx context.Context, out *pipeline) error {
-	if err := b.flushRuns(ctx, out); err != nil {
-		return err
-	}
 	if err := b.questions.flush(ctx, b.q, out); err != nil {
 		return err
 	}
+	runs := b.advancedRuns()
 	if len(b.log.Seqs) == 0 {
-		return nil
+		if len(runs.Ids) == 0 {
+			return nil
+		}
+		return b.q.RunsAdvance(ctx, out, runs)
 	}
-	var advance dbsqlc.SessionsAdvanceParams
+	put, err := b.fold.changed()
+	if err != nil {
+		return err
+	}
+	write := &dbsqlc.AppendWriteParams{
+		RunIds: runs.Ids, LastFrames: runs.LastFrames, Translators: runs.Translators, Steers: runs.Steers,
+		BlockSessionIds: put.SessionIds, BlockConversationIds: put.ConversationIds, BlockIds: put.BlockIds, FirstSeqs: put.FirstSeqs,
+		Positions: put.Positions, TextSeqs: put.TextSeqs, Lives: put.Lives, Removeds: put.Removeds, Blocks: put.Blocks,
+		SessionNos: b.log.SessionNos, Seqs: b.log.Seqs, Types: b.log.Types, ConversationIds: b.log.ConversationIds,
+		EventRunIds: b.log.RunIds, RunNos: b.log.RunNos, Ats: b.log.Ats, Datas: b.log.Datas,
+	}
 	for _, id := range slices.Sorted(maps.Keys(b.sessions)) {
 		s := b.sessions[id]
 		if !s.changed {
 			continue
 		}
-		advance.Ids = append(advance.Ids, id)
-		advance.LastSeqs = append(advance.LastSeqs, s.LastSeq)
-		advance.Titles = append(advance.Titles, s.Title)
+		write.SessionIds = append(write.SessionIds, id)
+		write.LastSeqs = append(write.LastSeqs, s.LastSeq)
+		write.Titles = append(write.Titles, s.Title)
 	}
-	if err := b.q.SessionsAdvance(ctx, out, &advance); err != nil {
+	if err := b.log.insertConversations(ctx, b.q, out); err != nil {
 		return err
 	}
-	if err := b.log.insert(ctx, b.q, out); err != nil {
-		return err
-	}
-	if err := b.fold.flush(ctx, b.q, out); err != nil {
+	if err := b.q.AppendWrite(ctx, out, write); err != nil {
 		return err
 	}
 	if err := b.reports.flush(ctx, b.q, out); err != nil {
 		return err
 	}
-	b.grown = advance.Ids
+	b.grown = write.SessionIds
 	return nil
 }
 
-func (b *appendTx) flushRuns(ctx context.Context, out *pipeline) error {
+// advancedRuns returns the runs with new frames.
+func (b *appendTx) advancedRuns() *dbsqlc.RunsAdvanceParams {
 	var advance dbsqlc.RunsAdvanceParams
 	for _, id := range slices.Sorted(maps.Keys(b.runs)) {
 		if run := b.runs[id]; run.changed {
@@ -354,10 +363,7 @@ func (b *appendTx) flushRuns(ctx context.Context, out *pipeline) error {
 			advance.Translators = append(advance.Translators, b.seal(run.SessionID, id, run.state))
 		}
 	}
-	if len(advance.Ids) == 0 {
-		return nil
-	}
-	return b.q.RunsAdvance(ctx, out, &advance)
+	return &advance
 }
 
 func sortedSet(ids []string) []string {

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -76,12 +77,16 @@ func (r *eventRows) add(e eventRow) {
 
 // insert queues the statements that write the events. They need the locks of their sessions.
 func (r *eventRows) insert(ctx context.Context, q *dbsqlc.Queries, out dbsqlc.DBTX) error {
-	if len(r.others.Ids) > 0 {
-		if err := q.EventConversationsInsert(ctx, out, &r.others); err != nil {
-			return err
-		}
+	return cmp.Or(r.insertConversations(ctx, q, out), q.EventsInsert(ctx, out, &r.EventsInsertParams))
+}
+
+// insertConversations queues the statement that assigns numbers to new conversations. It comes before
+// that which writes their events.
+func (r *eventRows) insertConversations(ctx context.Context, q *dbsqlc.Queries, out dbsqlc.DBTX) error {
+	if len(r.others.Ids) == 0 {
+		return nil
 	}
-	return q.EventsInsert(ctx, out, &r.EventsInsertParams)
+	return q.EventConversationsInsert(ctx, out, &r.others)
 }
 
 // notices returns the payloads that name the sessions: a few full ones, or one that names all.

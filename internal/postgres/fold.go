@@ -144,17 +144,17 @@ func (f *blockFold) add(draft foldDraft, seq int64, kind conversation.EventType,
 	}
 }
 
-// flush writes the changed blocks to out.
-func (f *blockFold) flush(ctx context.Context, q *dbsqlc.Queries, out dbsqlc.DBTX) error {
+// changed returns the changed blocks.
+func (f *blockFold) changed() (dbsqlc.BlocksPutParams, error) {
 	var put blockPut
 	for _, e := range f.events {
 		if changed, err := foldOne(f.blocks, e.draft.key, e, e.draft.data); err != nil {
-			return err
+			return dbsqlc.BlocksPutParams{}, err
 		} else if changed {
 			put.mark(f.blocks[e.draft.key])
 		}
 	}
-	return put.flush(ctx, q, out)
+	return put.params(), nil
 }
 
 // foldOne folds an event into its block and reports whether that changed the block's row.
@@ -252,7 +252,11 @@ func (p *blockPut) flush(ctx context.Context, q *dbsqlc.Queries, tx dbsqlc.DBTX)
 	if len(p.rows) == 0 {
 		return nil
 	}
-	var params dbsqlc.BlocksPutParams
+	params := p.params()
+	return q.BlocksPut(ctx, tx, &params)
+}
+
+func (p *blockPut) params() (params dbsqlc.BlocksPutParams) {
 	for _, row := range p.rows {
 		params.SessionIds = append(params.SessionIds, row.SessionID)
 		params.ConversationIds = append(params.ConversationIds, row.ConversationID)
@@ -264,5 +268,5 @@ func (p *blockPut) flush(ctx context.Context, q *dbsqlc.Queries, tx dbsqlc.DBTX)
 		params.Removeds = append(params.Removeds, row.Removed)
 		params.Blocks = append(params.Blocks, string(row.Block))
 	}
-	return q.BlocksPut(ctx, tx, &params)
+	return params
 }

@@ -332,37 +332,27 @@ func (s *sessionTx) runStart(ctx context.Context, claim dbsqlc.Run) (run.Start, 
 
 // surroundings is what a worker needs for a run in addition to the run and its prompt.
 type surroundings struct {
-	launch      dbsqlc.SessionLaunchRow
-	sandboxID   string
-	agent       dbsqlc.RunReachedAgentRow
+	dbsqlc.RunSurroundingsRow
 	transcripts []transcript.Position
-	files       workspacefile.Position
 }
 
 // read excludes the run with the given id, which need not exist yet, from the runs that the agent
 // has received.
 func (o *surroundings) read(ctx context.Context, q *dbsqlc.Queries, in *lookups, sessionID string, generation int64, runID string) error {
-	var launchErr, agentErr, transcriptsErr, filesErr error
-	o.launch, launchErr = q.SessionLaunch(ctx, in, sessionID)
-	sb, sbErr := q.SandboxGet(ctx, in, &dbsqlc.SandboxGetParams{SessionID: sessionID, Generation: generation})
-	if isNoRows(sbErr) {
-		sbErr = nil
-	}
-	o.sandboxID = sb.SandboxID
-	o.agent, agentErr = q.RunReachedAgent(ctx, in, &dbsqlc.RunReachedAgentParams{SessionID: sessionID, ID: runID, Generation: generation})
+	var rowErr, transcriptsErr error
+	o.RunSurroundingsRow, rowErr = q.RunSurroundings(ctx, in, &dbsqlc.RunSurroundingsParams{SessionID: sessionID, ID: runID, Generation: generation})
 	o.transcripts, transcriptsErr = transcriptPositions(ctx, q, in, sessionID)
-	o.files, filesErr = filesPosition(ctx, q, in, sessionID)
-	return cmp.Or(launchErr, sbErr, agentErr, transcriptsErr, filesErr)
+	return cmp.Or(rowErr, transcriptsErr)
 }
 
 // startOf combines a run with its surroundings.
 func (s *sessionTx) startOf(ctx context.Context, claim dbsqlc.Run, prompt dbsqlc.Prompt, of surroundings) (start run.Start, err error) {
-	launch := of.launch
 	start = run.Start{
-		Run: runOf(claim), Generation: s.row.Generation, Prompt: promptOf(prompt), SandboxID: of.sandboxID, Resume: of.agent.Reached,
-		Transcripts: of.transcripts, Files: of.files,
+		Run: runOf(claim), Generation: s.row.Generation, Prompt: promptOf(prompt), SandboxID: of.SandboxID, Resume: of.Reached,
+		Transcripts: of.transcripts,
+		Files:       workspacefile.Position{Session: s.row.ID, Lineage: of.Lineage, Seq: of.Seq, Base: of.Base, DiffKey: of.DiffKey},
 	}
-	if start.Receipt, err = receiptOf(of.agent.Receipt); err != nil {
+	if start.Receipt, err = receiptOf(of.Receipt); err != nil {
 		return start, err
 	}
 	joined, err := s.joinedTo(ctx, prompt)
@@ -370,16 +360,16 @@ func (s *sessionTx) startOf(ctx context.Context, claim dbsqlc.Run, prompt dbsqlc
 		return start, err
 	}
 	joinInto(&start.Prompt, joined)
-	if launch.HandedFrom != "" {
+	if of.HandedFrom != "" {
 		if start.HandOff, err = s.handOff(ctx, claim.BeganSeq); err != nil {
 			return start, err
 		}
 	}
-	start.Agent, start.MemoryID = launch.Agent, cmp.Or(launch.MemoryID, s.row.ID)
-	if err := json.Unmarshal(launch.Options, &start.Options); err != nil {
+	start.Agent, start.MemoryID = of.Agent, cmp.Or(of.MemoryID, s.row.ID)
+	if err := json.Unmarshal(of.Options, &start.Options); err != nil {
 		return start, err
 	}
-	return start, s.profileInto(ctx, launch.Profile, &start)
+	return start, s.profileInto(ctx, of.Profile, &start)
 }
 
 // RunOpen returns the id of the session's open run; "" if there is none.

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/bundle"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
@@ -52,6 +53,7 @@ func TestStatementsPerTurn(t *testing.T) {
 	require.NoError(t, err)
 	costs := map[string]cost{}
 	size := int64(0) // of the transcript
+	frame := 0       // number of the block
 	for range 3 {    // the first calls prepare statements
 		var prompt session.Prompt
 		costs["PromptSubmit"] = count(func() {
@@ -71,6 +73,19 @@ func TestStatementsPerTurn(t *testing.T) {
 		costs["RunAttach"] = count(func() {
 			_, err := db.RunAttach(b.ctx, runID, "token", run.Dispatch{No: 1, Attempt: 1})
 			require.NoError(t, err)
+		})
+		costs["EventsTryAppend"] = count(func() { // other than of a single delta
+			frame++
+			block, err := conversation.Encode(conversation.BlockComplete{Block: conversation.Block{
+				ID: fmt.Sprintf("b%d", frame), Type: conversation.AssistantText, Status: conversation.Complete,
+			}})
+			require.NoError(t, err)
+			verdicts, err := db.EventsTryAppend(b.ctx, []eventlog.Append{{
+				SessionID: b.id, RunID: runID, Generation: 1, Token: "token", LastFrame: 0, State: []byte("state"),
+				Events: []eventlog.Draft{{Type: string(conversation.EventBlockComplete), ConversationID: conversation.Main, Data: block}},
+			}})
+			require.NoError(t, err)
+			require.Equal(t, []error{nil}, verdicts)
 		})
 		segments := []transcript.Segment{{SessionID: b.id, RunID: runID, Path: "a.jsonl", Version: 1, Offset: size, Data: []byte("line\n")}}
 		size += 5
@@ -123,15 +138,16 @@ func TestStatementsPerTurn(t *testing.T) {
 	require.Equal(t, map[string]cost{
 		"PromptSubmit":            {Statements: 9, RoundTrips: 2},
 		"RunBegin":                {Statements: 12, RoundTrips: 2},
-		"RunAttach":               {Statements: 11, RoundTrips: 3},
+		"RunAttach":               {Statements: 8, RoundTrips: 3},
 		"RunEnd":                  {Statements: 9, RoundTrips: 2},
 		"RunEnd with transcripts": {Statements: 14, RoundTrips: 2},
-		"RunClaim":                {Statements: 16, RoundTrips: 2},
+		"EventsTryAppend":         {Statements: 7, RoundTrips: 2},
+		"RunClaim":                {Statements: 13, RoundTrips: 2},
 		"SessionNeeds":            {Statements: 1, RoundTrips: 1},
 		"TranscriptAppend":        {Statements: 8, RoundTrips: 2},
 		"AttendantDue":            {Statements: 1, RoundTrips: 1},
 		"EventsRead":              {Statements: 2, RoundTrips: 1},
-		"RunClaim of nothing":     {Statements: 12, RoundTrips: 2},
+		"RunClaim of nothing":     {Statements: 9, RoundTrips: 2},
 		"SessionLook":             {Statements: 7, RoundTrips: 2},
 	}, costs)
 }

@@ -810,26 +810,6 @@ func (q *Queries) SessionWorkflowRun(ctx context.Context, db DBTX, id string) (s
 	return workflow_run, err
 }
 
-const sessionsAdvance = `-- name: SessionsAdvance :exec
-UPDATE sessions s SET last_seq = a.last_seq, title = a.title
-FROM (SELECT unnest($1::text[]) AS id, unnest($2::bigint[]) AS last_seq, unnest($3::text[]) AS title) a
-WHERE s.id = a.id
-`
-
-type SessionsAdvanceParams struct {
-	Ids      []string
-	LastSeqs []int64
-	Titles   []string
-}
-
-// SessionsAdvance changes indexed columns only if the title changes, so that an append updates the
-// row of its session in place. The activity of a session is written when prompts are submitted and
-// when turns start and end.
-func (q *Queries) SessionsAdvance(ctx context.Context, db DBTX, arg *SessionsAdvanceParams) error {
-	_, err := db.Exec(ctx, sessionsAdvance, arg.Ids, arg.LastSeqs, arg.Titles)
-	return err
-}
-
 const sessionsAwake = `-- name: SessionsAwake :many
 SELECT s.id, s.status, coalesce(r.id, '')::text AS run_id
 FROM sessions s LEFT JOIN runs r ON r.session_id = s.id AND r.ended_at IS NULL

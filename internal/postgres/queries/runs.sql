@@ -45,25 +45,74 @@ JOIN sessions s ON s.id = r.session_id
 LEFT JOIN bundles b ON b.id = s.head_bundle_id
 WHERE r.id = @id;
 
--- name: RunReachedAgent :one
--- RunReachedAgent reports whether the agent has had a turn, other than this one, in the session or
--- in one that it was forked or imported from. It also returns the receipt of the restore before the
--- current sandbox, if the agent does not know of it: the receipt is not full or the session was
--- moved, and the agent has had no turn in that sandbox. While a session runs, its newest transition
--- is the one into running.
-SELECT (EXISTS (
-    SELECT FROM runs WHERE runs.session_id = @session_id AND runs.id <> @id AND (runs.last_frame >= 0 OR runs.outcome = 'completed')
-) OR EXISTS (SELECT FROM session_forks f WHERE f.session_id = @session_id AND f.prompt_id <> '' AND f.handed_from = '')
-OR EXISTS (SELECT FROM session_imports i WHERE i.session_id = @session_id AND i.remembers))::boolean AS reached, (
-    SELECT t.receipt FROM sessions s JOIN session_transitions t ON t.session_id = s.id AND t.no = s.transition_no
-    WHERE s.id = @session_id AND t.to_status = 'running' AND t.generation = @generation::bigint AND (t.receipt ->> 'kind' IN ('partial', 'fresh') OR t.receipt ->> 'moved' <> '')
-      AND NOT EXISTS (
-        SELECT FROM runs r WHERE r.session_id = @session_id AND r.generation = @generation AND r.id <> @id AND (r.last_frame >= 0 OR r.outcome = 'completed')
-      )
-) AS receipt;
+-- name: RunSurroundings :one
+-- RunSurroundings returns what a worker needs for a run: how the agent of the session is started, its
+-- sandbox, how much of its workspace is stored, and whether the agent has had a turn, other than this
+-- one, in the session or in one that it was forked or imported from. It also returns the receipt of
+-- the restore before the current sandbox, if the agent does not know of it: the receipt is not full or
+-- the session was moved, and the agent has had no turn in that sandbox. While a session runs, its
+-- newest transition is the one into running.
+SELECT s.agent, s.profile, s.options, coalesce(f.memory_id, i.memory_id, '')::text AS memory_id, coalesce(f.handed_from, '')::text AS handed_from,
+    coalesce(b.sandbox_id, '')::text AS sandbox_id,
+    coalesce(w.lineage, '')::text AS lineage, coalesce(w.seq, 0)::bigint AS seq, coalesce(w.base, '')::text AS base, coalesce(w.diff_key, '')::text AS diff_key,
+    (EXISTS (
+        SELECT FROM runs WHERE runs.session_id = s.id AND runs.id <> @id AND (runs.last_frame >= 0 OR runs.outcome = 'completed')
+    ) OR coalesce(f.prompt_id <> '' AND f.handed_from = '', false) OR coalesce(i.remembers, false))::boolean AS reached, (
+        SELECT t.receipt FROM session_transitions t
+        WHERE t.session_id = s.id AND t.no = s.transition_no
+          AND t.to_status = 'running' AND t.generation = @generation::bigint AND (t.receipt ->> 'kind' IN ('partial', 'fresh') OR t.receipt ->> 'moved' <> '')
+          AND NOT EXISTS (
+            SELECT FROM runs r WHERE r.session_id = s.id AND r.generation = @generation AND r.id <> @id AND (r.last_frame >= 0 OR r.outcome = 'completed')
+          )
+    ) AS receipt
+FROM sessions s
+LEFT JOIN session_forks f ON f.session_id = s.id
+LEFT JOIN session_imports i ON i.session_id = s.id
+LEFT JOIN sandboxes b ON b.session_id = s.id AND b.generation = @generation
+LEFT JOIN workspaces w ON w.session_id = s.id
+WHERE s.id = @session_id;
 
 -- name: RunsForAppend :many
 SELECT id, no, session_id, token, last_frame, (ended_at IS NOT NULL)::boolean AS is_over FROM runs WHERE id = ANY(@ids::text[]);
+
+-- name: AppendWrite :exec
+-- AppendWrite writes the changes of a batch of appends: it advances runs and sessions, and adds
+-- events and blocks. It is RunsAdvance with three more changes of rows that the transaction has
+-- locked. One statement costs less than four, and no part reads what another one changes: run numbers
+-- are those of runs that exist.
+--
+-- It changes indexed columns of a session only if the title changes, so that an append updates the
+-- row of its session in place. The activity of a session is written when prompts are submitted and
+-- when turns start and end.
+WITH run AS (
+    UPDATE runs r SET last_frame = a.last_frame, translator = a.translator, steers_token = CASE WHEN a.steers THEN r.token ELSE '' END
+    FROM (
+        SELECT unnest(@run_ids::text[]) AS id, unnest(@last_frames::bigint[]) AS last_frame, unnest(@translators::bytea[]) AS translator,
+            unnest(@steers::boolean[]) AS steers
+    ) a
+    WHERE r.id = a.id
+), session AS (
+    UPDATE sessions s SET last_seq = a.last_seq, title = a.title
+    FROM (SELECT unnest(@session_ids::text[]) AS id, unnest(@last_seqs::bigint[]) AS last_seq, unnest(@titles::text[]) AS title) a
+    WHERE s.id = a.id
+), block AS (
+    INSERT INTO blocks (session_id, conversation_id, block_id, first_seq, position, text_seq, live, removed, block, size)
+    SELECT a.session_id, a.conversation_id, a.block_id, a.first_seq, a.position, a.text_seq, a.live, a.removed, a.block::json, octet_length(a.block)
+    FROM (SELECT unnest(@block_session_ids::text[]) AS session_id, unnest(@block_conversation_ids::text[]) AS conversation_id, unnest(@block_ids::text[]) AS block_id,
+        unnest(@first_seqs::bigint[]) AS first_seq, unnest(@positions::bigint[]) AS position, unnest(@text_seqs::bigint[]) AS text_seq,
+        unnest(@lives::boolean[]) AS live, unnest(@removeds::boolean[]) AS removed, unnest(@blocks::text[]) AS block) a
+    ON CONFLICT (session_id, conversation_id, block_id) DO UPDATE SET
+        position = excluded.position, text_seq = excluded.text_seq, live = excluded.live, removed = excluded.removed, block = excluded.block, size = excluded.size
+)
+INSERT INTO event_log (session_no, seq, at, run_no, conversation_no, type, data)
+SELECT a.session_no, a.seq, a.at,
+    CASE WHEN a.run_no >= 0 THEN a.run_no ELSE coalesce((SELECT r.no FROM runs r WHERE r.id = a.event_run_id), 0) END,
+    CASE a.conversation_id WHEN '' THEN 0 WHEN 'main' THEN 1
+        ELSE (SELECT c.no FROM event_conversations c WHERE c.session_no = a.session_no AND c.id = a.conversation_id) END,
+    a.type, a.data
+FROM (SELECT unnest(@session_nos::bigint[]) AS session_no, unnest(@seqs::bigint[]) AS seq, unnest(@types::text[]) AS type,
+    unnest(@conversation_ids::text[]) AS conversation_id, unnest(@event_run_ids::text[]) AS event_run_id, unnest(@run_nos::integer[]) AS run_no,
+    unnest(@ats::timestamptz[]) AS at, unnest(@datas::text[]) AS data) a;
 
 -- name: RunsAdvance :exec
 UPDATE runs r SET last_frame = a.last_frame, translator = a.translator, steers_token = CASE WHEN a.steers THEN r.token ELSE '' END

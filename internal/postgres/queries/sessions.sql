@@ -52,14 +52,6 @@ FROM (
 -- name: SessionAdvance :exec
 UPDATE sessions SET last_seq = @last_seq WHERE id = @id;
 
--- name: SessionsAdvance :exec
--- SessionsAdvance changes indexed columns only if the title changes, so that an append updates the
--- row of its session in place. The activity of a session is written when prompts are submitted and
--- when turns start and end.
-UPDATE sessions s SET last_seq = a.last_seq, title = a.title
-FROM (SELECT unnest(@ids::text[]) AS id, unnest(@last_seqs::bigint[]) AS last_seq, unnest(@titles::text[]) AS title) a
-WHERE s.id = a.id;
-
 -- name: SessionTouch :exec
 UPDATE sessions SET last_activity_at = greatest(last_activity_at, @at::timestamptz) WHERE id = @id;
 
