@@ -19,6 +19,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/feed"
 	"github.com/overwinter-dev/overwinter/internal/peeruser"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/rawio"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -152,7 +153,7 @@ func (c *apiCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 			"once secrets are stored, files, diffs and questions cannot be read; these requests return 503")
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return server.Run(ctx, listener) })
+	group.Go(func() error { return server.Run(ctx, rawio.NewListener(listener)) })
 	group.Go(func() error { return ignoreCanceled(secrets.load(ctx)) })
 	group.Go(func() error { return secrets.follow(ctx) })
 	group.Go(func() error { return ignoreCanceled(awaitSchema(ctx, db, logger)) })

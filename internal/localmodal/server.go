@@ -23,6 +23,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/router"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/task"
 	"github.com/overwinter-dev/overwinter/internal/privatedir"
+	"github.com/overwinter-dev/overwinter/internal/rawio"
 )
 
 const (
@@ -242,7 +243,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.background.Go(func() { s.sweep() })
 	s.announce(ctx)
 	served := make(chan error, 1)
-	go func() { served <- s.grpc.Serve(s.listener) }()
+	go func() { served <- s.grpc.Serve(rawio.NewListener(s.listener)) }()
 	var err error
 	select {
 	case <-ctx.Done():

@@ -16,6 +16,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/rawio"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
@@ -130,7 +131,7 @@ func Open(ctx context.Context, url string, o Options) (*DB, error) {
 	}
 	o.MaxConns = config.MaxConns
 	config.ConnConfig.ConnectTimeout = o.ConnectTimeout
-	config.ConnConfig.DialFunc = o.dialer().DialContext
+	config.ConnConfig.DialFunc = rawio.Dial(o.dialer().DialContext)
 	config.ConnConfig.Tracer = o.Tracer
 	if o.LockTimeout, err = o.serverParams(config.ConnConfig.RuntimeParams); err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
+	"github.com/overwinter-dev/overwinter/internal/rawio"
 )
 
 // drainGrace is how long output is read after the end of a process: a remaining child may hold the
@@ -121,8 +122,9 @@ func pump(to *Output, from *os.File) {
 		w = to
 		defer to.End()
 	}
-	if _, err := io.Copy(w, from); err != nil {
-		_, _ = io.Copy(io.Discard, from) // the stream stores the error for its readers
+	in := rawio.NewReader(from)
+	if _, err := io.Copy(w, in); err != nil {
+		_, _ = io.Copy(io.Discard, in) // the stream stores the error for its readers
 	}
 }
 

@@ -12,12 +12,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/rawio"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runner/beat"
 	"github.com/overwinter-dev/overwinter/internal/runner/follow"
 	"github.com/overwinter-dev/overwinter/internal/runner/journal"
 	"github.com/overwinter-dev/overwinter/internal/runner/process"
-	"github.com/overwinter-dev/overwinter/internal/runner/rawio"
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/overwinter-dev/overwinter/internal/runner/rawio"
+	"github.com/overwinter-dev/overwinter/internal/rawio"
 )
 
 // Attach passes its stdout to the runner, with the first bytes of its connection. The runner then

@@ -13,7 +13,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
-	"github.com/overwinter-dev/overwinter/internal/runner/rawio"
+	"github.com/overwinter-dev/overwinter/internal/rawio"
 )
 
 // Exit codes of the agent.

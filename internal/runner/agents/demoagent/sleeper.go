@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/overwinter-dev/overwinter/internal/runner/rawio"
+	"github.com/overwinter-dev/overwinter/internal/rawio"
 )
 
 // sleeper waits with a timer of the kernel that the process waits for as for its input. For a timer

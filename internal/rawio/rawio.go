@@ -1,6 +1,6 @@
 // Package rawio reads and writes pipes and sockets without involving the Go scheduler.
 //
-// A line on its way from the agent to the worker uses system calls that are invisible to the
+// A line on its way from the agent to its readers uses system calls that are invisible to the
 // scheduler. The scheduler announces every other system call to its monitor thread, which then
 // wakes up several times until the process is idle again. For a program that occasionally handles
 // one short line, that costs more than the line itself. This is correct only for calls that do not

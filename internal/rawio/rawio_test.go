@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/overwinter-dev/overwinter/internal/runner/rawio"
+	"github.com/overwinter-dev/overwinter/internal/rawio"
 )
 
 func TestPipeTransfersMoreThanItsBuffer(t *testing.T) {
