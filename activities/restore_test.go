@@ -590,14 +590,18 @@ func TestRestoreMayRequestFreshSandbox(t *testing.T) {
 	require.Contains(t, b.say(t, ready, "recall"), "3 prompts")
 }
 
-// TestWhatAWakeAsksOfItsSandbox: each command of the runner is a process in the sandbox that the first word of the agent waits for.
-func TestWhatAWakeAsksOfItsSandbox(t *testing.T) {
+// TestCommandsOfWake: each command of the runner is a process in the sandbox that the first word of the agent waits for.
+func TestCommandsOfWake(t *testing.T) {
 	t.Parallel()
 	b := asleep(t, nil)
-	b.sql(t, "UPDATE sessions SET status = 'restoring', transition_no = 4 WHERE id = $1", b.id)
+	for _, e := range []session.Event{session.EventHibernate, session.EventSaved, session.EventWake} {
+		b.transit(t, e)
+	}
+	s, err := b.db.SessionGet(b.ctx, b.id)
+	require.NoError(t, err)
 	before := len(b.driver.argvs())
 	then := session.Transition{
-		SessionID: b.id, No: 5, From: session.Restoring, To: session.Running, Event: session.EventReady,
+		SessionID: b.id, No: s.TransitionNo + 1, From: session.Restoring, To: session.Running, Event: session.EventReady,
 		Reason: session.ReasonPrompt, Generation: 1,
 	}
 	ready, err := do(b, attempt{}, b.control.RestoreSandbox, activities.SandboxRequest{SessionID: b.id, Generation: 2, Then: &then})

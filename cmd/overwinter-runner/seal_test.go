@@ -17,7 +17,9 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 func hashOf(text string) string {
@@ -311,4 +313,35 @@ func needGit(t *testing.T) {
 	t.Helper()
 	_, err := exec.LookPath("git")
 	require.NoError(t, err, "these tests need git")
+}
+
+// TestRestoredWorkspaceIsListedOnce: the runner lists the workspace when it starts, and a comparison with the manifest uses that
+// listing until an agent has been started.
+func TestRestoredWorkspaceIsListedOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	file := func(name string) {
+		require.NoError(t, os.WriteFile(filepath.Join(b.paths.Workspace, name), []byte(name), 0o600))
+	}
+	file("saved")
+	seal, _ := b.seal(runner.SealRequest{FilesFrom: &workspacefile.Position{Session: "ses_1"}})
+	tree, err := workspace.List(t.Context(), b.paths.Workspace).Take(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	require.Equal(t, tree.Digest, seal.Manifest.Tree.Digest)
+	require.EqualValues(t, 1, seal.Manifest.Tree.Entries)
+
+	b.stop(syscall.SIGTERM)
+	b.start()
+	compare := func() []string {
+		t.Helper()
+		v, err := runner.ParseVerify(b.ok(b.paths.VerifyRunning(seal.Manifest, &runner.PingRequest{Token: b.token, Wait: deadline})))
+		require.NoError(t, err)
+		require.NotNil(t, v.Runner)
+		return v.Tree.Paths
+	}
+	require.Empty(t, compare())
+	file("later")
+	require.Empty(t, compare(), "it is not listed again")
+	b.started("run_1", echo, "hello\n").line("got hello")
+	require.Equal(t, []string{filepath.Join(b.paths.Workspace, "later") + " (added)"}, compare(), "an agent may have changed it")
 }

@@ -33,6 +33,9 @@ type Ping struct {
 	Sealed   bool   `json:"sealed"`
 	// Watch is how the workspace is watched; empty until a worker requests it.
 	Watch Watch `json:"watch,omitempty"`
+	// Found is the digest of the workspace as the runner found it when it started; empty if it is not known or an agent may have
+	// changed the workspace since. See manifest.Tree.
+	Found string `json:"found,omitempty"`
 }
 
 // Watch is how a runner notices changes in the workspace.
@@ -117,6 +120,8 @@ type Sealed struct {
 	DiffKey   string   `json:"diffKey,omitempty"` // key of the diff to take
 	// ListFiles reports that nothing was sealed, because the runner needs the list of stored files.
 	ListFiles bool `json:"listFiles,omitempty"`
+	// Tree describes the workspace without a repository. Nil: the command lists it.
+	Tree *manifest.Tree `json:"tree,omitempty"`
 }
 
 // Seal stops the agent and everything it started, sends what the worker lacks of the transcripts,

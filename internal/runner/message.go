@@ -226,6 +226,7 @@ type Command struct {
 	Version int           `json:"version"`
 	Token   string        `json:"token"`
 	Ping    bool          `json:"ping,omitempty"`
+	Found   bool          `json:"found,omitempty"` // a ping that waits for the digest of the workspace
 	Abort   *AbortRequest `json:"abort,omitempty"`
 	Seal    *SealRequest  `json:"seal,omitempty"`
 	// Quiet requests the message Quiet while the sandbox is sealed.

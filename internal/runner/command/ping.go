@@ -14,7 +14,7 @@ func Ping(ctx context.Context, dir string, stdin io.Reader, stdout io.Writer) er
 	if err := request(stdin, &r); err != nil {
 		return err
 	}
-	data, err := ping(ctx, dir, r)
+	data, err := ping(ctx, dir, r, false)
 	if err != nil {
 		return err
 	}
@@ -22,7 +22,7 @@ func Ping(ctx context.Context, dir string, stdin io.Reader, stdout io.Writer) er
 	return err
 }
 
-// ping asks for the state of the runner, as JSON.
-func ping(ctx context.Context, dir string, r runner.PingRequest) ([]byte, error) {
-	return call(ctx, dir, r.Wait, &runner.Command{Token: r.Token, Ping: true}, nothingElse)
+// ping asks for the state of the runner, as JSON; with found, also for the digest of the workspace.
+func ping(ctx context.Context, dir string, r runner.PingRequest, found bool) ([]byte, error) {
+	return call(ctx, dir, r.Wait, &runner.Command{Token: r.Token, Ping: true, Found: found}, nothingElse)
 }

@@ -24,6 +24,7 @@ func Seal(ctx context.Context, dir string, stdin io.Reader, stdout io.Writer) (e
 	defer func() { err = errors.Join(err, out.Flush()) }()
 	lines := json.NewEncoder(out)
 	view := newView(r.Workspace)
+	view.described = r.Files != nil || r.FilesFrom != nil
 	defer view.stop()
 	data, err := call(ctx, dir, dialBudget, &runner.Command{Token: r.Token, Seal: &r, Quiet: true}, func(m runner.Message) error {
 		if _, ok := m.(*runner.Quiet); ok {
@@ -73,7 +74,7 @@ func Seal(ctx context.Context, dir string, stdin io.Reader, stdout io.Writer) (e
 			return err
 		}
 	}
-	if r.Workspace != "" {
+	if m.Tree = s.Tree; r.Workspace != "" && (m.Tree == nil || s.DiffKey != "") {
 		// The listing must come last: filters of git may write to the workspace.
 		tree, err := view.tree(ctx, s.DiffKey != "").Take(ctx, runner.IndexDir(dir))
 		if err != nil { // a session must be able to hibernate without it

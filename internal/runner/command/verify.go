@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
 )
@@ -24,7 +25,7 @@ func Verify(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	var state *runner.Ping
 	if r.Ping != nil {
 		serving.Go(func() error {
-			data, err := ping(ctx, r.State, *r.Ping)
+			data, err := ping(ctx, r.State, *r.Ping, r.Manifest.Tree != nil)
 			if err != nil {
 				return err
 			}
@@ -39,7 +40,21 @@ func Verify(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 		return err
 	}
 	v.Runner = state
+	if want := r.Manifest.Tree; want != nil && r.Workspace != "" {
+		v.Tree = compareTree(ctx, r, state)
+	}
 	return reply(stdout, v)
+}
+
+// compareTree compares the workspace with the manifest. The runner has listed it when it started: only if that was not as in the
+// manifest, it is listed again to name the differences.
+func compareTree(ctx context.Context, r runner.VerifyRequest, state *runner.Ping) *manifest.TreeDifference {
+	want := *r.Manifest.Tree
+	if state != nil && state.Found != "" && state.Found == want.Digest {
+		return &manifest.TreeDifference{}
+	}
+	d := workspace.CompareTree(ctx, r.Workspace, runner.IndexDir(r.State), want)
+	return &d
 }
 
 func verify(ctx context.Context, r runner.VerifyRequest) (runner.Verification, error) {
@@ -76,10 +91,6 @@ func verify(ctx context.Context, r runner.VerifyRequest) (runner.Verification, e
 				v.Mismatched = append(v.Mismatched, runner.GitChanges)
 			}
 		}
-	}
-	if want := r.Manifest.Tree; want != nil && r.Workspace != "" {
-		d := workspace.CompareTree(ctx, r.Workspace, runner.IndexDir(r.State), *want)
-		v.Tree = &d
 	}
 	slices.Sort(v.Missing)
 	slices.Sort(v.Mismatched)

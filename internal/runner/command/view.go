@@ -11,13 +11,15 @@ import (
 // view is the state of the workspace for a seal: that of its repository, and the listing of all
 // entries. It is read in the background.
 type view struct {
-	dir   string // empty for none
-	look  sync.Once
-	done  chan struct{}
-	halt  context.CancelFunc
-	repo  *manifest.Git
-	err   error // of the repository
-	files *workspace.Listing
+	dir string // empty for none
+	// described: the runner describes a workspace without a repository.
+	described bool
+	look      sync.Once
+	done      chan struct{}
+	halt      context.CancelFunc
+	repo      *manifest.Git
+	err       error // of the repository
+	files     *workspace.Listing
 }
 
 func newView(dir string) *view { return &view{dir: dir, done: make(chan struct{}), halt: func() {}} }
@@ -31,6 +33,9 @@ func (v *view) begin(ctx context.Context) {
 			defer close(v.done)
 			if v.dir == "" {
 				return
+			}
+			if v.described && !workspace.HasRepository(v.dir) {
+				return // the runner lists it
 			}
 			v.repo, v.err = describeGit(looking, v.dir)
 			v.files = workspace.List(looking, v.dir)
@@ -51,11 +56,11 @@ func (v *view) git() (*manifest.Git, error) {
 	return v.repo, v.err
 }
 
-// tree returns the listing, which it reads again if it may have changed. begin must have been
-// called.
+// tree returns the listing, which it reads again if it may have changed, or if it was left to the
+// runner. begin must have been called.
 func (v *view) tree(ctx context.Context, again bool) *workspace.Listing {
 	<-v.done
-	if again {
+	if again || v.files == nil {
 		v.files = workspace.List(ctx, v.dir)
 	}
 	return v.files

@@ -91,7 +91,7 @@ func (w *Watch) Run(ctx context.Context, p workspacefile.Position, list <-chan [
 		if watcher, err = workspace.NewWatcher(); err == nil {
 			add = watcher.Add
 		}
-		i, err = k.take(p, known, add, w.send) // the existing directories are being watched
+		i, _, err = k.take(p, known, add, false, w.send) // the existing directories are being watched
 	}
 	if watcher != nil {
 		mode = runner.WatchInotify

@@ -236,22 +236,20 @@ func TestAFlushReportsEverythingAndAsksForTheDiffOnce(t *testing.T) {
 	var sent []runner.Message
 	send := func(m runner.Message) error { sent = append(sent, m); return nil }
 	position := workspacefile.Position{Lineage: w.index.Lineage(), Seq: w.index.Seq(), Base: w.index.Base(), DiffKey: next.Key}
-	key, err := w.Seal(position, true, nil, send)
-	require.NoError(t, err)
-	require.Empty(t, key, "the worker has the diff")
+	var sealed runner.Sealed
+	require.NoError(t, w.Seal(position, true, nil, true, send, &sealed))
+	require.Empty(t, sealed.DiffKey, "the worker has the diff")
+	require.Nil(t, sealed.Tree, "git may still write to the workspace")
 	require.Empty(t, sent)
 	position.DiffKey, position.Seq = "older", 0
-	key, err = w.Seal(position, true, nil, send)
-	require.NoError(t, err)
+	require.NoError(t, w.Seal(position, true, nil, true, send, &sealed))
 	require.NotEmpty(t, sent, "changes after the position are sent again, with new numbers")
-	require.Equal(t, w.index.DiffKey(), key)
+	require.Equal(t, w.index.DiffKey(), sealed.DiffKey)
 
 	sent, position.Lineage = nil, "of another sandbox"
-	_, err = w.Seal(position, false, nil, send)
-	require.ErrorIs(t, err, ErrNotListed)
+	require.ErrorIs(t, w.Seal(position, false, nil, true, send, &sealed), ErrNotListed)
 	require.Empty(t, sent, "nothing that is stored is taken for lost")
-	_, err = w.Seal(position, true, []workspacefile.Known{{Path: "gone"}}, send)
-	require.NoError(t, err)
+	require.NoError(t, w.Seal(position, true, []workspacefile.Known{{Path: "gone"}}, true, send, &sealed))
 	require.NotEmpty(t, sent)
 }
 
@@ -307,8 +305,9 @@ func TestTheFirstLinkOfARestoredWorkspaceWaitsForNoPass(t *testing.T) {
 	require.Equal(t, 2, surveyed(next, position), "something has happened since")
 
 	next = restored()
-	_, err = next.Seal(position, true, nil, func(runner.Message) error { return nil })
-	require.NoError(t, err)
+	var sealed runner.Sealed
+	require.NoError(t, next.Seal(position, true, nil, true, func(runner.Message) error { return nil }, &sealed))
+	require.Equal(t, sealed.DiffKey == "", sealed.Tree != nil, "it is described unless a diff is due")
 	require.Nil(t, next.early)
 	require.Equal(t, 2, next.index.Passes(), "a seal looks itself")
 }

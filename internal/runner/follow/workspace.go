@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -30,10 +31,15 @@ type Workspace struct {
 	index *workspace.Index // nil until a worker requests it
 	// early watches a restored workspace since the pass that was made before the first link; nil if there was none, or it is used.
 	early *workspace.Watcher
+	// found is the digest of everything in the restored workspace; empty if it is not known. Written before loaded is closed.
+	found  string
+	loaded chan struct{}
 }
 
 // NewWorkspace returns a Workspace for the directory root. Its index is stored in dir.
-func NewWorkspace(root, dir string) *Workspace { return &Workspace{root: root, dir: dir} }
+func NewWorkspace(root, dir string) *Workspace {
+	return &Workspace{root: root, dir: dir, loaded: make(chan struct{})}
+}
 
 // earlyLife is how long Load's watcher waits for the first link. A prompt that wakes a session comes within a second; a sandbox
 // that was woken without one must not hold an inotify instance, of which a machine has few.
@@ -42,6 +48,7 @@ const earlyLife = time.Minute
 // Load reads the index if one is kept, and looks through the workspace that it describes, so that the first link need not wait
 // for that: a worker opens it long after the runner of a restored sandbox has started.
 func (w *Workspace) Load() {
+	defer close(w.loaded)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	i := w.open()
@@ -49,12 +56,20 @@ func (w *Workspace) Load() {
 	if err != nil {
 		return // what happens until the first link would not be noticed
 	}
-	if prepared, err := i.Prepare(watcher.Add); err != nil || !prepared {
+	found, err := i.Prepare(watcher.Add)
+	if err != nil || found == nil {
 		watcher.Close()
 		return
 	}
-	w.early = watcher
+	w.early, w.found = watcher, found.Digest()
 	time.AfterFunc(earlyLife, w.Close)
+}
+
+// Found returns the digest of the workspace as Load has found it, once it has: see manifest.Tree. It is empty if there was no
+// index, or the workspace could not be listed.
+func (w *Workspace) Found() string {
+	<-w.loaded // the pass is bounded
+	return w.found
 }
 
 // Close ends what Load has begun.
@@ -103,10 +118,11 @@ func (w *Workspace) wantsList(p workspacefile.Position) bool {
 }
 
 // take continues the index from a position, scans the workspace, and reports the lineage if the
-// worker does not know it. watch is passed to Pass. take must be called with mu held.
+// worker does not know it. watch is passed to Pass. With everything, it returns a listing of the whole
+// workspace. take must be called with mu held.
 func (w *Workspace) take(
-	p workspacefile.Position, known []workspacefile.Known, watch func(dir string), send func(runner.Message) error,
-) (*workspace.Index, error) {
+	p workspacefile.Position, known []workspacefile.Known, watch func(dir string), everything bool, send func(runner.Message) error,
+) (*workspace.Index, *workspace.Listing, error) {
 	if early := w.prepared(p); early != nil { // it is not for this one
 		early.Close()
 	}
@@ -116,11 +132,17 @@ func (w *Workspace) take(
 	} else {
 		i.Begin(p, known)
 	}
-	_, err := i.Pass(true, watch)
+	var all *workspace.Listing
+	var err error
+	if everything {
+		all, _, err = i.List(true, watch)
+	} else {
+		_, err = i.Pass(true, watch)
+	}
 	if err == nil && i.Lineage() != p.Lineage {
 		err = send(&runner.FilesBegun{Lineage: i.Lineage(), Base: i.Base()})
 	}
-	return i, err
+	return i, all, err
 }
 
 // report sends the findings of the last pass.
@@ -134,23 +156,33 @@ func report(i *workspace.Index, send func(runner.Message) error) error {
 // ErrNotListed means that the list of the worker's stored files is required.
 var ErrNotListed = errors.New("the index does not continue from the stored files")
 
-// Seal sends what a worker does not have, and returns the key of the diff to take; empty if the
-// worker has it. It fails with ErrNotListed if the list of stored files is required and missing.
-func (w *Workspace) Seal(p workspacefile.Position, listed bool, known []workspacefile.Known, send func(runner.Message) error) (string, error) {
+// Seal sends what a worker does not have, and sets the key of the diff to take in the answer; empty
+// if the worker has it. It fails with ErrNotListed if the list of stored files is required and
+// missing. With describe, the answer also describes a workspace without a repository: with one, git
+// may still write to it, so the caller describes it later.
+func (w *Workspace) Seal(
+	p workspacefile.Position, listed bool, known []workspacefile.Known, describe bool, send func(runner.Message) error, answer *runner.Sealed,
+) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !listed && w.wantsList(p) {
-		return "", ErrNotListed
+		return ErrNotListed
 	}
-	i, err := w.take(p, known, nil, send)
+	describe = describe && !workspace.HasRepository(w.root)
+	i, all, err := w.take(p, known, nil, describe, send)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if err := errors.Join(report(i, send), i.Save()); err != nil {
-		return "", err
+		return err
 	}
 	if key := i.DiffKey(); key != p.DiffKey {
-		return key, nil
+		answer.DiffKey = key
 	}
-	return "", nil
+	if describe && answer.DiffKey == "" { // a diff may start git
+		if tree, err := all.Take(context.Background(), w.dir); err == nil { // otherwise the caller tries it again
+			answer.Tree = &tree
+		}
+	}
+	return nil
 }

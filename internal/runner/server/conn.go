@@ -121,7 +121,7 @@ func (s *Server) serveCommand(conn net.Conn, c *runner.Command) {
 	var err error
 	switch {
 	case c.Ping:
-		result = s.ping()
+		result = s.ping(c.Found)
 	case c.Abort != nil:
 		var reached bool
 		reached, err = s.interrupt(c.Abort.Run, c.Abort.Interrupt)
@@ -132,7 +132,7 @@ func (s *Server) serveCommand(conn net.Conn, c *runner.Command) {
 		if c.Quiet {
 			quiet = func() error { return errors.Join(runner.WriteMessage(w, &runner.Quiet{}), w.Flush()) }
 		}
-		result, err = s.seal(c.Seal, quiet, func(m runner.Message) error { return runner.WriteMessage(w, m) })
+		result, err = s.seal(c.Seal, quiet, c.Quiet, func(m runner.Message) error { return runner.WriteMessage(w, m) })
 		if ferr := w.Flush(); err == nil {
 			err = ferr
 		}
@@ -158,10 +158,18 @@ func (s *Server) serveCommand(conn net.Conn, c *runner.Command) {
 	answer(conn, &runner.Result{Data: data})
 }
 
-func (s *Server) ping() runner.Ping {
+// ping describes the runner. With found, it waits until the runner has looked through the workspace.
+func (s *Server) ping(found bool) runner.Ping {
+	digest := ""
+	if found {
+		digest = s.files.Found()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := runner.Ping{Version: runner.ProtocolVersion, PID: os.Getpid(), Agent: s.agent.Running(), Sealed: s.sealed}
+	if s.agent != nil || s.open != nil || s.seals > 0 { // an agent may have changed it
+		digest = ""
+	}
+	p := runner.Ping{Version: runner.ProtocolVersion, PID: os.Getpid(), Agent: s.agent.Running(), Sealed: s.sealed, Found: digest}
 	if s.link != nil && s.link.watch != nil {
 		p.Watch = s.link.watch.Mode()
 	}

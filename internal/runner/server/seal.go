@@ -15,8 +15,9 @@ import (
 )
 
 // seal stops the agent and calls quiet, sends the rest of the transcripts and the changes of the
-// workspace with send, and syncs everything to disk.
-func (s *Server) seal(r *runner.SealRequest, quiet func() error, send func(runner.Message) error) (runner.Sealed, error) {
+// workspace with send, and syncs everything to disk. With describe, the answer describes a workspace
+// without a repository: with one, git may still write to it, so the caller describes it later.
+func (s *Server) seal(r *runner.SealRequest, quiet func() error, describe bool, send func(runner.Message) error) (runner.Sealed, error) {
 	s.life.Lock()
 	defer s.life.Unlock()
 	s.mu.Lock()
@@ -41,8 +42,8 @@ func (s *Server) seal(r *runner.SealRequest, quiet func() error, send func(runne
 	}
 	answer := runner.Sealed{Files: follow.Expand(patterns), LastFrame: -1}
 	if position := cmp.Or(r.Files, r.FilesFrom); position != nil {
-		var err error
-		answer.DiffKey, err = s.files.Seal(*position, r.Files != nil, r.KnownFiles, send)
+		describe = describe && r.Workspace == s.cfg.Workspace
+		err := s.files.Seal(*position, r.Files != nil, r.KnownFiles, describe, send, &answer)
 		if errors.Is(err, follow.ErrNotListed) {
 			return runner.Sealed{ListFiles: true}, nil
 		}

@@ -118,7 +118,7 @@ func Serve(ctx context.Context, cfg Config) error {
 			}
 			break
 		}
-		s.tasks.Go(func() { s.serveConn(conn.(*net.UnixConn)) })
+		s.tasks.Go(func() { s.serveConn(conn.(*net.UnixConn)) }) //nolint:contextcheck // a command that has begun ends, also when the runner stops
 	}
 	s.shutdown()
 	cancel()

@@ -48,6 +48,12 @@ func HeadOf(dir string) Head {
 	return h
 }
 
+// HasRepository reports whether there may be a repository whose top-level directory is dir.
+func HasRepository(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, ".git"))
+	return !errors.Is(err, os.ErrNotExist)
+}
+
 // gitDirs returns the repository's own directory, and the one that it shares with its other working
 // trees.
 func gitDirs(dir string) (gitDir, common string, ok bool) {

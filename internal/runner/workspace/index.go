@@ -178,12 +178,23 @@ func newLineage() string {
 // if not nil, is called with each directory before it is read. With force, recently changed files
 // are not held back. It reports whether there is anything to report.
 func (i *Index) Pass(force bool, watch func(dir string)) (bool, error) {
+	return i.pass(force, watch, nil)
+}
+
+// List is Pass that also lists everything in the workspace, in the same pass over it. The listing is valid until the next pass.
+func (i *Index) List(force bool, watch func(dir string)) (*Listing, bool, error) {
+	all := newGathering()
+	found, err := i.pass(force, watch, all)
+	return all.listing(i.root, i.s.Entries), found, err
+}
+
+func (i *Index) pass(force bool, watch func(dir string), all *gathering) (bool, error) {
 	i.passes++
 	first := !i.s.Begun
 	if first && i.s.Base == "" {
 		i.s.Base = HeadOf(i.root).Commit
 	}
-	w, err := walk(i.root, i.limit, watch)
+	w, err := walkAll(i.root, i.limit, watch, all)
 	if errors.Is(err, fs.ErrNotExist) {
 		w, err = &walker{files: map[string]stat{}}, nil
 	}
@@ -245,14 +256,17 @@ func (e *entry) same(now stat) bool {
 		now.Size == e.Stat.Size && now.Modified == e.Stat.Modified && now.Mode == e.Stat.Mode
 }
 
-// Prepare makes the first pass over a restored workspace before it is asked for, and returns false if the index was not kept. watch is
-// that of Pass.
-func (i *Index) Prepare(watch func(dir string)) (bool, error) {
+// Prepare makes the first pass over a restored workspace before it is asked for, and returns what is in it; nil if the index was
+// not kept. watch is that of Pass.
+func (i *Index) Prepare(watch func(dir string)) (*Listing, error) {
 	if !i.kept || !i.s.Begun {
-		return false, nil
+		return nil, nil
 	}
-	_, err := i.Pass(true, watch)
-	return err == nil, err
+	l, _, err := i.List(true, watch)
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
 // Passes is how many passes there have been. Each looks at every file, and prompts and hibernations wait for it.
@@ -457,6 +471,9 @@ func (i *Index) report(path string, send func(workspacefile.Change) error) error
 	}
 	if e.Deleted || !e.Known && e.Seq == 0 && !e.There {
 		change.Kind = workspacefile.Created
+	}
+	if e.SHA256 != got.sum && e.Stat.Size == got.stat.Size && e.Stat.Modified == got.stat.Modified {
+		forgetTree(i.dir) // it describes the file by the same size and time, with another checksum
 	}
 	was := e.kept()
 	switch {

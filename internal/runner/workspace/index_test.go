@@ -271,7 +271,7 @@ func TestFilesOfARestoredDiskAreNotReadAgain(t *testing.T) {
 	b.index = Open(b.root, b.dir)
 	prepared, err := b.index.Prepare(nil)
 	require.NoError(t, err)
-	require.True(t, prepared)
+	require.NotNil(t, prepared)
 	require.Equal(t, []string{"gone", "later", "longer", "new"}, b.index.todo)
 	require.True(t, b.index.Current(b.p))
 

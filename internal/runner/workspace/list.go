@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -127,10 +128,16 @@ func statEntry(dir int, name, rel string) (treeEntry, error) {
 	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return treeEntry{}, &os.PathError{Op: "stat", Path: rel + "/" + name, Err: err}
 	}
-	e := treeEntry{path: name, mode: st.Mode, size: st.Size, modified: st.Mtim.Nano()}
+	path := name
 	if rel != "" {
-		e.path = rel + "/" + name
+		path = rel + "/" + name
 	}
+	return entryOf(dir, name, path, &st)
+}
+
+// entryOf returns the entry of a name in the directory dir, whose metadata is st.
+func entryOf(dir int, name, path string, st *unix.Stat_t) (treeEntry, error) {
+	e := treeEntry{path: path, mode: st.Mode, size: st.Size, modified: st.Mtim.Nano()}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		e.size, e.modified = 0, 0
@@ -145,4 +152,67 @@ func statEntry(dir int, name, rel string) (treeEntry, error) {
 		e.target = strconv.FormatUint(st.Rdev, 10)
 	}
 	return e, nil
+}
+
+// gathering collects a Listing while the tracked files are listed. Its methods do nothing on a nil gathering, and after a
+// failure: a listing is complete, or says why it is not. Its entries are in the order of listTree.
+type gathering struct {
+	limit   int
+	until   time.Time
+	entries []treeEntry
+	err     error
+}
+
+func newGathering() *gathering {
+	return &gathering{limit: maxTreeEntries, until: time.Now().Add(treeBudget), entries: []treeEntry{}}
+}
+
+// wanted reports whether entries are still collected.
+func (g *gathering) wanted() bool { return g != nil && g.err == nil }
+
+func (g *gathering) fail(err error) {
+	if g.wanted() {
+		g.entries, g.err = nil, err
+	}
+}
+
+// enter begins a directory.
+func (g *gathering) enter(depth int) {
+	if depth > maxTreeDepth {
+		g.fail(tooMuchError(fmt.Sprintf("deeper than %d directories", maxTreeDepth)))
+	}
+}
+
+// unstatted is called for a name whose metadata could not be read.
+func (g *gathering) unstatted(rel, name string, err error) {
+	if !errors.Is(err, unix.ENOENT) { // otherwise removed meanwhile
+		g.fail(&os.PathError{Op: "stat", Path: rel + "/" + name, Err: err})
+	}
+}
+
+// add adds a name in the directory dir.
+func (g *gathering) add(dir int, name, path string, st *unix.Stat_t) {
+	if !g.wanted() {
+		return
+	}
+	switch n := len(g.entries); {
+	case n >= g.limit:
+		g.fail(tooMuchError(fmt.Sprintf("more than %d files and directories", g.limit)))
+	case n%256 == 255 && time.Now().After(g.until):
+		g.fail(tooMuchError(fmt.Sprintf("could not be listed within %s", treeBudget)))
+	default:
+		e, err := entryOf(dir, name, path, st)
+		switch {
+		case errors.Is(err, unix.ENOENT): // a link that was removed meanwhile
+		case err != nil:
+			g.fail(err)
+		default:
+			g.entries = append(g.entries, e)
+		}
+	}
+}
+
+// listing returns what was collected of the workspace root. known are the entries of the index of changes.
+func (g *gathering) listing(root string, known map[string]*entry) *Listing {
+	return &Listing{root: root, entries: g.entries, err: g.err, known: known}
 }

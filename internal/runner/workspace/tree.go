@@ -83,6 +83,15 @@ type Listing struct {
 	root    string
 	entries []treeEntry
 	err     error
+	known   map[string]*entry // of the index of changes; nil if it is to be read
+}
+
+// Digest identifies the listed workspace in a manifest.Tree; empty if it could not be listed.
+func (l *Listing) Digest() string {
+	if l.err != nil {
+		return ""
+	}
+	return digestOf(l.entries)
 }
 
 // List lists everything in the workspace root.
@@ -104,7 +113,11 @@ func (l *Listing) Take(ctx context.Context, dir string) (manifest.Tree, error) {
 	if earlier, ok := earlierTree(dir); ok && earlier.Digest == t.Digest { // most sessions sleep with the workspace that they woke with
 		return earlier, nil
 	}
-	addSums(ctx, root, entries, Open(root, dir).s.Entries)
+	known := l.known
+	if known == nil {
+		known = Open(root, dir).s.Entries
+	}
+	addSums(ctx, root, entries, known)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return t, err
 	}
@@ -160,6 +173,9 @@ func earlierTree(dir string) (t manifest.Tree, ok bool) {
 	info, err := os.Lstat(treeFile(dir))
 	return t, err == nil && info.Mode().IsRegular()
 }
+
+// forgetTree makes the next tree write its index, also if its digest is the same.
+func forgetTree(dir string) { _ = os.Remove(treeNote(dir)) } // there may be none
 
 // digestOf covers the entries of a workspace, as they are in its index without the sums of contents.
 func digestOf(entries []treeEntry) string {

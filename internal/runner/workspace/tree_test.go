@@ -170,6 +170,76 @@ func TestATreeIsListedInOneOrder(t *testing.T) {
 	}
 }
 
+// TestListingOfPassEqualsTree checks that a pass over the tracked files lists everything else as well, as a separate listing does.
+func TestListingOfPassEqualsTree(t *testing.T) {
+	t.Parallel()
+	w := takenTree(t)
+	w.write(t, ".gitignore", "/ignored/\n*.log\n")
+	w.write(t, "ignored/deep/file", "x")
+	w.write(t, "src/a.log", "x")
+	w.write(t, "src/node_modules/y/index.js", "y")
+	w.write(t, "src/sub/.git/config", "x")
+	w.write(t, strings.Repeat(strings.Repeat("p", 200)+"/", 6)+"long", "its path is too long to be tracked")
+	w.write(t, strings.Repeat("d/", maxDepth+10)+"file", "too deep to be tracked")
+	check := func(limit int) {
+		t.Helper()
+		i := Open(w.root, t.TempDir())
+		i.limit = limit
+		got, _, err := i.List(true, nil)
+		require.NoError(t, err)
+		want, err := listTree(t.Context(), w.root, maxTreeEntries)
+		require.NoError(t, err)
+		require.NoError(t, got.err)
+		require.Equal(t, want, got.entries)
+		other := Open(w.root, t.TempDir())
+		other.limit = limit
+		_, err = other.Pass(true, nil)
+		require.NoError(t, err)
+		require.Equal(t, other.todo, i.todo, "what is tracked does not depend on the listing")
+		require.Equal(t, digestOf(want), got.Digest())
+	}
+	check(workspacefile.MaxWatched)
+	check(2)
+
+	require.NoError(t, os.MkdirAll(filepath.Join(w.root, strings.Repeat("d/", maxTreeDepth+2)), 0o755))
+	got, _, err := Open(w.root, t.TempDir()).List(true, nil)
+	require.NoError(t, err)
+	require.Empty(t, got.Digest())
+	tree, err := got.Take(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	require.Equal(t, "deeper than 400 directories", tree.Unchecked)
+}
+
+// TestTreeHasChecksumOfFileThatKeepsSizeAndTime: such a file has the same digest, and another content.
+func TestTreeHasChecksumOfFileThatKeepsSizeAndTime(t *testing.T) {
+	t.Parallel()
+	w := takenTree(t)
+	i := Open(w.root, w.dir)
+	seal := func() {
+		t.Helper()
+		l, _, err := i.List(true, nil)
+		require.NoError(t, err)
+		require.NoError(t, i.Report(func(workspacefile.Change) error { return nil }, func(int64) error { return nil }))
+		require.NoError(t, i.Save())
+		w.taken, err = l.Take(t.Context(), w.dir)
+		require.NoError(t, err)
+	}
+	i.Begin(workspacefile.Position{Session: "ses_1"}, nil)
+	seal()
+	before := w.taken
+	info, err := os.Lstat(filepath.Join(w.root, "a.txt"))
+	require.NoError(t, err)
+	w.write(t, "a.txt", "other")
+	require.NoError(t, os.Chtimes(filepath.Join(w.root, "a.txt"), info.ModTime(), info.ModTime()))
+	seal()
+	require.Equal(t, before.Digest, w.taken.Digest)
+	require.NotEqual(t, before.Index, w.taken.Index, "its checksum is another one")
+
+	// A provider that loses times: the content decides.
+	require.NoError(t, os.Chtimes(filepath.Join(w.root, "a.txt"), time.Now(), time.Now()))
+	require.Zero(t, w.compare(t))
+}
+
 func TestATreeBeyondItsBoundsIsUnchecked(t *testing.T) {
 	t.Parallel()
 	w := takenTree(t)

@@ -44,8 +44,9 @@ func (s stat) racy(now time.Time) bool {
 // walker lists the files of a workspace.
 type walker struct {
 	limit int
-	dir   func(path string) // called before a directory is read; may be nil
+	dir   func(path string) // called before a directory of tracked files is read; may be nil
 	root  string
+	all   *gathering // lists everything alongside; nil for none
 
 	files   map[string]stat
 	dirs    int
@@ -54,7 +55,12 @@ type walker struct {
 
 // walk lists the tracked files below root, as described in the package documentation.
 func walk(root string, limit int, dir func(path string)) (*walker, error) {
-	w := &walker{limit: limit, dir: dir, root: root, files: map[string]stat{}}
+	return walkAll(root, limit, dir, nil)
+}
+
+// walkAll is walk that also lists everything else, if all is not nil.
+func walkAll(root string, limit int, dir func(path string), all *gathering) (*walker, error) {
+	w := &walker{limit: limit, dir: dir, root: root, all: all, files: map[string]stat{}}
 	if dir != nil {
 		dir(root)
 	}
@@ -62,20 +68,24 @@ func walk(root string, limit int, dir func(path string)) (*walker, error) {
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: root, Err: err}
 	}
-	return w, w.read(fd, "", nil, false, 0)
+	return w, w.read(fd, "", nil, false, true, 0)
 }
 
-// read lists the directory fd, and closes it.
-func (w *walker) read(fd int, rel string, above ignores, inRepository bool, depth int) error {
+// read lists the directory fd, and closes it. Of one that is not tracked, it lists the entries for all only.
+func (w *walker) read(fd int, rel string, above ignores, inRepository, tracked bool, depth int) error {
 	f := os.NewFile(uintptr(fd), rel)
 	defer f.Close() // opened only for reading
+	w.all.enter(depth)
 	names, err := f.Readdirnames(-1)
 	if err != nil {
+		w.all.fail(err)
 		return nil // removed meanwhile, or unreadable: treated as empty
 	}
 	slices.Sort(names)
-	inRepository = inRepository || slices.Contains(names, ".git")
-	if inRepository {
+	if tracked {
+		inRepository = inRepository || slices.Contains(names, ".git")
+	}
+	if tracked && inRepository {
 		above = slices.Clip(above)
 		if slices.Contains(names, ".git") {
 			above = append(above, w.rules(fd, rel, ".git/info/exclude"))
@@ -85,47 +95,51 @@ func (w *walker) read(fd int, rel string, above ignores, inRepository bool, dept
 		}
 	}
 	for _, name := range names {
-		if name == ".git" || !utf8.ValidString(name) {
+		track := tracked && name != ".git" && utf8.ValidString(name)
+		if !track && !w.all.wanted() {
 			continue
 		}
 		var st unix.Stat_t
-		if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			w.all.unstatted(rel, name, err)
 			continue
 		}
 		p := name
 		if rel != "" {
 			p = rel + "/" + name
 		}
-		if len(p) > workspacefile.MaxPath {
-			continue
-		}
+		w.all.add(fd, name, p, &st)
+		track = track && len(p) <= workspacefile.MaxPath
 		switch st.Mode & unix.S_IFMT {
 		case unix.S_IFREG:
-			if above.ignored(p, false) {
+			if !track || above.ignored(p, false) {
 				continue
 			}
 			if len(w.files) >= w.limit {
-				w.bounded = true
-				return nil
+				w.bounded, tracked = true, false
+				continue
 			}
 			w.files[p] = statOf(&st)
 		case unix.S_IFDIR:
-			if name == "node_modules" || p == workspacefile.AttachmentDir || above.ignored(p, true) {
+			track = track && name != "node_modules" && p != workspacefile.AttachmentDir && !above.ignored(p, true)
+			if track && (w.dirs >= maxDirs || depth >= maxDepth) {
+				w.bounded, track = true, false
+			}
+			if !track && !w.all.wanted() {
 				continue
 			}
-			if w.dirs >= maxDirs || depth >= maxDepth {
-				w.bounded = true
-				continue
+			if track {
+				w.dirs++
 			}
-			w.dirs++
-			if w.dir != nil {
+			if track && w.dir != nil {
 				w.dir(path.Join(w.root, p))
 			}
 			child, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 			if err != nil {
+				w.all.fail(&os.PathError{Op: "open", Path: p, Err: err})
 				continue
 			}
-			if err := w.read(child, p, above, inRepository, depth+1); err != nil {
+			if err := w.read(child, p, above, inRepository, track, depth+1); err != nil {
 				return err
 			}
 		}
