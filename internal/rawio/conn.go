@@ -42,6 +42,16 @@ func (c *conn) Write(p []byte) (int, error) {
 	return n, c.failure("write", err)
 }
 
+// CloseWrite shuts down the writing side, as package net/http does before it closes a connection
+// with a request that it has not read to its end, so that the client receives the response.
+func (c *conn) CloseWrite() error {
+	closer, ok := c.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return closer.CloseWrite()
+}
+
 // failure names the connection in an error, as package net does.
 func (c *conn) failure(op string, err error) error {
 	if err == nil || errors.Is(err, io.EOF) {

@@ -83,6 +83,23 @@ func unread(t *testing.T, client, server net.Conn) error {
 	return err
 }
 
+func TestConnectionsCloseTheirWritingSide(t *testing.T) {
+	t.Parallel()
+	client, server := pair(t)
+	closer, ok := server.(interface{ CloseWrite() error })
+	require.True(t, ok)
+	_, err := server.Write([]byte("response"))
+	require.NoError(t, err)
+	require.NoError(t, closer.CloseWrite())
+	got, err := io.ReadAll(client)
+	require.NoError(t, err)
+	require.Equal(t, "response", string(got))
+	_, err = client.Write([]byte("x"))
+	require.NoError(t, err)
+	_, err = io.ReadFull(server, make([]byte, 1))
+	require.NoError(t, err)
+}
+
 func TestOnlySocketsAreRaw(t *testing.T) {
 	t.Parallel()
 	a, b := net.Pipe()
