@@ -108,7 +108,7 @@ conformance: setup agents
 
 conformance-sandbox: NEEDS = npm
 conformance-sandbox: setup
-	@go test $(AGENTS:%=./internal/agent/%) -p 1 -count 1 -timeout 3h -v -run '^TestConformsInASandbox$$' -sandboxed-all
+	@go test $(AGENTS:%=./internal/agent/%) -p 1 -count 1 -timeout 3h -v -run '^TestConformsInSandbox$$' -sandboxed-all
 
 # make test runs it without the tests that are known to fail: docs/modal-sdk-tests.md.
 test-modal-sdk: setup-go
@@ -157,19 +157,19 @@ CHAOS ?= ^(TestEveryFaultInEveryState|TestForksCheckpointsRevertsAndImportsAreCo
 chaos: NEEDS = curl
 chaos: ARGS ?= -minutes 10
 chaos: setup programs
-	@go test ./activities -count 1 -timeout 0 -v -run '^TestAPurgeIsCompleted' -all-faults
+	@go test ./activities -count 1 -timeout 0 -v -run '^TestPurgeIsCompleted' -all-faults
 	@go test ./test -count 1 -parallel 1 -timeout 0 -v -run '$(CHAOS)' -all-faults $(ARGS)
 
 # The short form is part of make test.
 followers: NEEDS = npm curl
 followers: ARGS ?= -minutes 5
 followers: setup programs
-	@go test ./test -count 1 -timeout 0 -v -run '^TestEveryClientFollowsTheSameSession$$' $(ARGS)
+	@go test ./test -count 1 -timeout 0 -v -run '^TestEveryClientFollowsSameSession$$' $(ARGS)
 
 # One order is part of make test. The previous release is built from its commit.
 upgrade: NEEDS = git curl
 upgrade: setup programs
-	@go test ./test -count 1 -timeout 0 -v -run '^TestAnInstallationIsUpgradedUnderLoad$$' -all-upgrades $(if $(FROM),-upgrade-from $(FROM)) $(ARGS)
+	@go test ./test -count 1 -timeout 0 -v -run '^TestInstallationIsUpgradedUnderLoad$$' -all-upgrades $(if $(FROM),-upgrade-from $(FROM)) $(ARGS)
 
 # The short form is part of make test.
 overload: ARGS ?= -overload 1m -overload-sessions 100
@@ -185,7 +185,7 @@ forks: setup agents programs
 real-agents: NEEDS = npm git curl
 real-agents: setup agents programs
 	@go test ./test -count 1 -timeout 0 -v -all-agents $(ARGS) \
-		-run '^(TestEveryAgentKeepsItsMemory|TestEveryAgentInTrouble|TestEveryAgentReachesPeople|TestSessionsMoveThereAndBack|TestASessionOutlivesFiveSandboxes)$$'
+		-run '^(TestEveryAgentKeepsItsMemory|TestEveryAgentInTrouble|TestEveryAgentReachesPeople|TestSessionsMoveThereAndBack|TestSessionOutlivesFiveSandboxes)$$'
 
 check: setup-go check-format check-vet check-workflows check-generated check-language check-lint
 

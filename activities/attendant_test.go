@@ -144,9 +144,9 @@ func (f *faulty) attachments() (links [][]string) {
 	return links
 }
 
-// TestAnAttendantLeaves: when its time is up, when it has run as many prompts as it may, when its place is wanted, and when
+// TestAttendantLeaves: when its time is up, when it has run as many prompts as it may, when its place is wanted, and when
 // something other than a prompt waits.
-func TestAnAttendantLeaves(t *testing.T) {
+func TestAttendantLeaves(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*activities.Config)
@@ -341,9 +341,9 @@ func (l *losingClaims) RunClaim(ctx context.Context, c run.Claim) (run.Claimed, 
 	return claimed, err
 }
 
-// TestAnAttendedTurnIsHandedOver: its worker stops during it. The workflow finds the run and gives
+// TestAttendedTurnIsHandedOver: its worker stops during it. The workflow finds the run and gives
 // it to another worker.
-func TestAnAttendedTurnIsHandedOver(t *testing.T) {
+func TestAttendedTurnIsHandedOver(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)

@@ -146,7 +146,7 @@ func TestRefMayBeCommitOutsideBranches(t *testing.T) {
 }
 
 // A sandbox that was set up from earlier settings is not used again.
-func TestARecoveryUsesTheCorrectedWorkspace(t *testing.T) {
+func TestRecoveryUsesCorrectedWorkspace(t *testing.T) {
 	t.Parallel()
 	if sharesNetwork(t) {
 		return

@@ -162,7 +162,7 @@ func clones(t *testing.T, a *authority, repoURL string) *harness {
 	return b
 }
 
-func TestAPrivateRepositoryOnThisMachineIsClonedOverHTTPS(t *testing.T) {
+func TestPrivateRepositoryOnThisMachineIsClonedOverHTTPS(t *testing.T) {
 	t.Parallel()
 	if sharesNetwork(t) {
 		return

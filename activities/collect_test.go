@@ -84,8 +84,8 @@ func TestStoppedSessionLeavesNoImages(t *testing.T) {
 	require.Zero(t, counts)
 }
 
-// TestTheExitImageOfASavedSandboxIsDeleted, while the exit image of an unsaved sandbox is kept.
-func TestTheExitImageOfASavedSandboxIsDeleted(t *testing.T) {
+// TestExitImageOfSavedSandboxIsDeleted, while the exit image of an unsaved sandbox is kept.
+func TestExitImageOfSavedSandboxIsDeleted(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	s := b.create(t)
@@ -233,9 +233,9 @@ func TestExpiringSnapshotIsRenewed(t *testing.T) {
 	require.False(t, exists)
 }
 
-// TestABacklogOfDeletionsIsDrained in one reconciliation, and images that cannot be deleted do not
+// TestBacklogOfDeletionsIsDrained in one reconciliation, and images that cannot be deleted do not
 // block others.
-func TestABacklogOfDeletionsIsDrained(t *testing.T) {
+func TestBacklogOfDeletionsIsDrained(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	b.sql(t, `INSERT INTO snapshots (id, session_id, generation, unneeded_at) SELECT 'im-gone-' || n, $1, 1, now() FROM generate_series(1, 3000) n`, b.id)

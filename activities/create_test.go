@@ -105,8 +105,8 @@ func TestSandboxOfCancelledCreateIsAdopted(t *testing.T) {
 	require.Equal(t, listed[0].ID, b.create(t).SandboxID)
 }
 
-// TestCreateAdoptsASandboxOfAnOlderImage: the agent's image may change between two attempts.
-func TestCreateAdoptsASandboxOfAnOlderImage(t *testing.T) {
+// TestCreateAdoptsSandboxOfOlderImage: the agent's image may change between two attempts.
+func TestCreateAdoptsSandboxOfOlderImage(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	first, err := b.image.Prepare(b.ctx, demo.Name)
@@ -188,7 +188,7 @@ func TestTerminateRetriesUntilProviderConfirms(t *testing.T) {
 	require.False(t, b.running(t, ready.SandboxID))
 }
 
-func TestATerminationHeartbeats(t *testing.T) {
+func TestTerminationHeartbeats(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)

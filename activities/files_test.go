@@ -95,7 +95,7 @@ func TestTurnStoresFilesOfAgent(t *testing.T) {
 	require.Equal(t, []string{"deleted there", "created late", "modified a.txt"}, b.fileEvents(t)[told:])
 }
 
-func TestFilesOfALostCommitAreReportedByTheNextAttempt(t *testing.T) {
+func TestFilesOfLostCommitAreReportedByNextAttempt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in := b.claim(t, b.create(t), "write a.txt: one\nsleep 1s\nwrite b.txt: two")

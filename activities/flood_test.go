@@ -13,10 +13,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestABacklogIsCommittedInPieces lets an agent print while no worker is attached. The next attempt
+// TestBacklogIsCommittedInPieces lets an agent print while no worker is attached. The next attempt
 // finds the output in the journal and commits it in pieces of bounded size, with the deltas of a
 // piece joined.
-func TestABacklogIsCommittedInPieces(t *testing.T) {
+func TestBacklogIsCommittedInPieces(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)

@@ -172,8 +172,8 @@ func TestRunEndsOnFrameGap(t *testing.T) {
 	}
 }
 
-// TestARunIsBoundedInLines continues a run that has printed almost as many lines as a turn may.
-func TestARunIsBoundedInLines(t *testing.T) {
+// TestRunIsBoundedInLines continues a run that has printed almost as many lines as a turn may.
+func TestRunIsBoundedInLines(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	ready := b.create(t)
@@ -215,9 +215,9 @@ func TestRunEndsOnRepeatedTranscriptGaps(t *testing.T) {
 	}
 }
 
-// TestARunContinuesAfterAGapInATranscript lets the next attempt report the segments after the
+// TestRunContinuesAfterGapInTranscript lets the next attempt report the segments after the
 // stored end.
-func TestARunContinuesAfterAGapInATranscript(t *testing.T) {
+func TestRunContinuesAfterGapInTranscript(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	ready := b.create(t)
@@ -296,9 +296,9 @@ func TestSessionHibernatesDespiteTranscriptGapsInSeals(t *testing.T) {
 	require.Equal(t, []transcript.Position{{Path: "/root/other", Version: 1, Size: 5}}, positions)
 }
 
-// TestEventsOfFilesCountAsEventsOfTheTurn lets a runner report changes in two attempts at a run
+// TestEventsOfFilesCountAsEventsOfTurn lets a runner report changes in two attempts at a run
 // that has room for a few more events. They were not bounded.
-func TestEventsOfFilesCountAsEventsOfTheTurn(t *testing.T) {
+func TestEventsOfFilesCountAsEventsOfTurn(t *testing.T) {
 	t.Parallel()
 	const room = 2000
 	for name, limits := range map[string]conversation.Limiter{
@@ -351,8 +351,8 @@ func TestEventsOfFilesCountAsEventsOfTheTurn(t *testing.T) {
 	}
 }
 
-// TestAWorkspaceIsReportedAsTooLargeOnceInATurn repeats the report in two attempts, with new lineages. Each was an event.
-func TestAWorkspaceIsReportedAsTooLargeOnceInATurn(t *testing.T) {
+// TestWorkspaceIsReportedAsTooLargeOnceInTurn repeats the report in two attempts, with new lineages. Each was an event.
+func TestWorkspaceIsReportedAsTooLargeOnceInTurn(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	ready := b.create(t)

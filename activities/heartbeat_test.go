@@ -82,9 +82,9 @@ func TestWaitingForAgentCountsAsProgress(t *testing.T) {
 	require.EqualValues(t, 1, b.run(t, in.RunID).Attempt)
 }
 
-// TestAShortTurnSendsNoHeartbeat: each heartbeat is a write of the workflow's state in Temporal.
+// TestShortTurnSendsNoHeartbeat: each heartbeat is a write of the workflow's state in Temporal.
 // The start of an attempt counts as one, so a turn that is shorter than the interval needs none.
-func TestAShortTurnSendsNoHeartbeat(t *testing.T) {
+func TestShortTurnSendsNoHeartbeat(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in := b.claim(t, b.create(t), "hello")

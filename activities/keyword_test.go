@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestARepositoryFitsItsSearchAttribute(t *testing.T) {
+func TestRepositoryFitsItsSearchAttribute(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, address, want string }{
 		{"plain", "https://github.com/o/r.git", "https://github.com/o/r.git"},

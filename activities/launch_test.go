@@ -79,7 +79,7 @@ func TestProfileIsWrittenBeforeAgentStarts(t *testing.T) {
 	require.Contains(t, b.printed(t, third.RunID), "level two")
 }
 
-func TestAProfileDeniesATool(t *testing.T) {
+func TestProfileDeniesTool(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.profile(t, profile.Profile{Name: "p", Spec: profile.Spec{

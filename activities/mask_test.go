@@ -106,7 +106,7 @@ func TestEndReasonIsMasked(t *testing.T) {
 	require.NotContains(t, b.run(t, in.RunID).Reason, "not-to-be-seen-1234")
 }
 
-func TestThePathsOfFilesAreMaskedInEvents(t *testing.T) {
+func TestPathsOfFilesAreMaskedInEvents(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.mask("TOKEN", "not-to-be-seen-1234")

@@ -54,8 +54,8 @@ type noWorkflows struct{}
 func (noWorkflows) SignalStop(context.Context, string) error    { return nil }
 func (noWorkflows) Erase(context.Context, string) (bool, error) { return false, nil }
 
-// TestAPurgeStaysWithItsWorker even if a pass takes longer than the lease.
-func TestAPurgeStaysWithItsWorker(t *testing.T) {
+// TestPurgeStaysWithItsWorker even if a pass takes longer than the lease.
+func TestPurgeStaysWithItsWorker(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	b.transit(t, session.EventStop)

@@ -553,38 +553,38 @@ const purgeStride = 60
 
 var allFaults = flag.Bool("all-faults", false, "have a fault in every step of a purge, instead of some that are selected at random")
 
-// TestAPurgeIsCompletedAfterWorkerKill kills the worker of a purge at steps of it, one in each purge, and has another worker
+// TestPurgeIsCompletedAfterWorkerKill kills the worker of a purge at steps of it, one in each purge, and has another worker
 // complete the purge.
-func TestAPurgeIsCompletedAfterWorkerKill(t *testing.T) {
+func TestPurgeIsCompletedAfterWorkerKill(t *testing.T) {
 	t.Parallel()
 	testPurgeSteps(t, kills)
 }
 
-// TestAPurgeIsCompletedAfterLostResponse lets steps of a purge fail, one in each purge, although they had their effect.
-func TestAPurgeIsCompletedAfterLostResponse(t *testing.T) {
+// TestPurgeIsCompletedAfterLostResponse lets steps of a purge fail, one in each purge, although they had their effect.
+func TestPurgeIsCompletedAfterLostResponse(t *testing.T) {
 	t.Parallel()
 	testPurgeSteps(t, loses)
 }
 
-// TestAPurgeIsCompletedAfterWorkerFreeze freezes the worker of a purge at steps of it, one in each purge, has another worker
+// TestPurgeIsCompletedAfterWorkerFreeze freezes the worker of a purge at steps of it, one in each purge, has another worker
 // complete the purge, and lets the first one continue.
-func TestAPurgeIsCompletedAfterWorkerFreeze(t *testing.T) {
+func TestPurgeIsCompletedAfterWorkerFreeze(t *testing.T) {
 	t.Parallel()
 	testPurgeSteps(t, freezes)
 }
 
-// TestAPurgeIsCompletedAfterAnOutageOfPostgres starts an outage of Postgres at steps of a purge,
+// TestPurgeIsCompletedAfterOutageOfPostgres starts an outage of Postgres at steps of a purge,
 // one in each purge, that lasts for many passes. The same worker completes the purge when Postgres
 // is back.
-func TestAPurgeIsCompletedAfterAnOutageOfPostgres(t *testing.T) {
+func TestPurgeIsCompletedAfterOutageOfPostgres(t *testing.T) {
 	t.Parallel()
 	testPurgeSteps(t, missesPostgres)
 }
 
-// TestAPurgeIsCompletedAfterAnOutageOfTheProvider starts an outage of the provider at steps of a
+// TestPurgeIsCompletedAfterOutageOfProvider starts an outage of the provider at steps of a
 // purge, one in each purge, that lasts for many passes. Meanwhile the session does not count as
 // erased if the provider has any of its data.
-func TestAPurgeIsCompletedAfterAnOutageOfTheProvider(t *testing.T) {
+func TestPurgeIsCompletedAfterOutageOfProvider(t *testing.T) {
 	t.Parallel()
 	testPurgeSteps(t, missesProvider)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/event"
 )
 
-func TestRefusedConnectionsAreEventsOfTheTurn(t *testing.T) {
+func TestRefusedConnectionsAreEventsOfTurn(t *testing.T) {
 	t.Parallel()
 	if sharesNetwork(t) {
 		return

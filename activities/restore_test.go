@@ -226,8 +226,8 @@ func working(t *testing.T) (*harness, activities.SandboxReady) {
 	return b, ready
 }
 
-// TestARunningSandboxSurvivesOneFailedCall: it has work that no bundle covers.
-func TestARunningSandboxSurvivesOneFailedCall(t *testing.T) {
+// TestRunningSandboxSurvivesOneFailedCall: it has work that no bundle covers.
+func TestRunningSandboxSurvivesOneFailedCall(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
 	b.driver.set(func(f *faulty) {
@@ -367,8 +367,8 @@ func TestNewerTranscriptInSnapshotIsKept(t *testing.T) {
 	require.Equal(t, "{}\n", b.shell(t, ready.SandboxID, "tail -n 1 $("+find+")"))
 }
 
-// TestTwoVersionsOfATranscriptAreBothKept: neither continues the other.
-func TestTwoVersionsOfATranscriptAreBothKept(t *testing.T) {
+// TestTwoVersionsOfTranscriptAreBothKept: neither continues the other.
+func TestTwoVersionsOfTranscriptAreBothKept(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
 	find := "find /root/.overwinter-demo -name '*.jsonl'"
@@ -443,8 +443,8 @@ func TestBundleOfPreviousVersionIsUnverified(t *testing.T) {
 	}, *ready.Receipt)
 }
 
-// TestAWorkspaceBeyondTheBoundsIsUnverified: its manifest says why it was not described.
-func TestAWorkspaceBeyondTheBoundsIsUnverified(t *testing.T) {
+// TestWorkspaceBeyondBoundsIsUnverified: its manifest says why it was not described.
+func TestWorkspaceBeyondBoundsIsUnverified(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first := b.create(t)
@@ -461,7 +461,7 @@ func TestAWorkspaceBeyondTheBoundsIsUnverified(t *testing.T) {
 	}, *ready.Receipt)
 }
 
-func TestADamagedSnapshotFallsBackToTheStoredTranscripts(t *testing.T) {
+func TestDamagedSnapshotFallsBackToStoredTranscripts(t *testing.T) {
 	t.Parallel()
 	b := asleep(t, nil)
 	lost := b.head(t).SnapshotID
@@ -491,7 +491,7 @@ func TestADamagedSnapshotFallsBackToTheStoredTranscripts(t *testing.T) {
 	require.Contains(t, unneeded, lost)
 }
 
-func TestADamagedSnapshotFallsBackToAnOlderOne(t *testing.T) {
+func TestDamagedSnapshotFallsBackToOlderOne(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first := b.create(t)

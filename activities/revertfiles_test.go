@@ -85,8 +85,8 @@ func (b *harness) problems(t *testing.T) (codes []string) {
 	return codes
 }
 
-// TestARevertWithFilesIsCompleted ends attempts before and after each step of the restore that reverts.
-func TestARevertWithFilesIsCompleted(t *testing.T) {
+// TestRevertWithFilesIsCompleted ends attempts before and after each step of the restore that reverts.
+func TestRevertWithFilesIsCompleted(t *testing.T) {
 	t.Parallel()
 	for _, step := range []string{"", stepRevertDue, stepSandboxes, stepRevertTo} {
 		for _, after := range []bool{false, true} {

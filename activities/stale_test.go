@@ -23,10 +23,10 @@ func by[I, O any](run string, act func(context.Context, I) (O, error)) func(cont
 	return func(ctx context.Context, in I) (O, error) { return act(session.WithWorkflowRun(ctx, run), in) }
 }
 
-// TestAStaleWorkflowRunTouchesNoSandbox: a run created by a reset repeats earlier requests. Until
+// TestStaleWorkflowRunTouchesNoSandbox: a run created by a reset repeats earlier requests. Until
 // it has read the session, it does not end the session's sandbox, stop the agent in it, or create
 // another one.
-func TestAStaleWorkflowRunTouchesNoSandbox(t *testing.T) {
+func TestStaleWorkflowRunTouchesNoSandbox(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	_, err := b.db.SessionOpen(b.ctx, b.id, "w1")

@@ -17,9 +17,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// TestATranscriptBeyondItsLimit: the session continues, and its snapshots restore it completely.
+// TestTranscriptBeyondItsLimit: the session continues, and its snapshots restore it completely.
 // Without a snapshot it reports what is missing.
-func TestATranscriptBeyondItsLimit(t *testing.T) {
+func TestTranscriptBeyondItsLimit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const limit = 64

@@ -93,7 +93,7 @@ func TestNextAttemptFillsTranscriptGap(t *testing.T) {
 	require.Equal(t, session.OutcomeCompleted, b.run(t, in.RunID).Outcome)
 }
 
-func TestAnAttemptHeartbeatsWhileItAttaches(t *testing.T) {
+func TestAttemptHeartbeatsWhileItAttaches(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in := b.claim(t, b.create(t), "slow to begin")
@@ -116,7 +116,7 @@ func TestAnAttemptHeartbeatsWhileItAttaches(t *testing.T) {
 	require.True(t, heard, "a slow provider must not look like a lost worker")
 }
 
-func TestAStoppedWorkerHandsOverAndTheAgentContinues(t *testing.T) {
+func TestStoppedWorkerHandsOverAndAgentContinues(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)

@@ -72,7 +72,7 @@ func (b *harness) awaitSetup(t *testing.T) string {
 
 const waitForGo = "until [ -e go ]; do sleep 0.05; done\n"
 
-func TestASetupScriptSurvivesTheLossOfItsWorker(t *testing.T) {
+func TestSetupScriptSurvivesLossOfItsWorker(t *testing.T) {
 	t.Parallel()
 	b := withSetup(t, waitForGo+"echo prepared >prepared")
 	first := b.beginCreate(t)
@@ -216,9 +216,9 @@ func TestSetupOfPreviousVersionRunsOnce(t *testing.T) {
 	require.Equal(t, "run\n", b.shell(t, ready.SandboxID, "cat /workspace/runs"))
 }
 
-// TestASecondCloneWaitsForTheFirst: the first one's exec outlives its worker, and a second clone would
+// TestSecondCloneWaitsForFirst: the first one's exec outlives its worker, and a second clone would
 // delete the files that the first one writes.
-func TestASecondCloneWaitsForTheFirst(t *testing.T) {
+func TestSecondCloneWaitsForFirst(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)
@@ -245,7 +245,7 @@ func (s gitSecret) Secrets(ctx context.Context, names []string) (map[string]secr
 
 // Credentials are only sent into a sandbox while just the clone has run there, because a setup
 // script may change which program receives the next ones.
-func TestCredentialsAreNotSentIntoAUsedSandbox(t *testing.T) {
+func TestCredentialsAreNotSentIntoUsedSandbox(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.config.Secrets = gitSecret("git:git.example.invalid")

@@ -112,7 +112,7 @@ func TestRunContinuesWithSnapshotAfterGap(t *testing.T) {
 	require.Contains(t, a.body, `"outcome":{"type":"cancelled"}`)
 }
 
-func TestAQuestionIsAnInterrupt(t *testing.T) {
+func TestQuestionIsInterrupt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)

@@ -49,7 +49,7 @@ func claim(b *harness, id, promptID, runID string) {
 	b.store.Prompt(id, promptID, session.PromptProcessing)
 }
 
-func TestAChatStreamsTheTurnOfItsMessage(t *testing.T) {
+func TestChatStreamsTurnOfItsMessage(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)

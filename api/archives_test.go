@@ -46,7 +46,7 @@ func (b *harness) send(archive []byte, query string, headers ...string) answer {
 	return b.doRaw("POST", "/api/bundles/import"+query, bytes.NewReader(archive), append([]string{"Content-Type", archiveType}, headers...)...)
 }
 
-func TestAnArchiveBecomesASession(t *testing.T) {
+func TestArchiveBecomesSession(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	memory := session.NewID(session.SessionPrefix)
@@ -116,8 +116,8 @@ func TestImportNamesMissingSecretsAndProfiles(t *testing.T) {
 	require.Empty(t, in.Manifest.Lost, "nothing is missing")
 }
 
-// TestAnExportNamesSecretsAndTheProfile: names are valid in another installation.
-func TestAnExportNamesSecretsAndTheProfile(t *testing.T) {
+// TestExportNamesSecretsAndProfile: names are valid in another installation.
+func TestExportNamesSecretsAndProfile(t *testing.T) {
 	t.Parallel()
 	b := setupNeedy(t)
 	require.Equal(t, http.StatusCreated, b.do("PUT", "/api/secrets/NEEDY_TOKEN", `{"value":"0123456789"}`).status)
@@ -138,7 +138,7 @@ func TestAnExportNamesSecretsAndTheProfile(t *testing.T) {
 	require.Equal(t, []string{"the profile reviewer@1"}, m.Missing)
 }
 
-func TestTheConversationOfAnArchiveIsReadFromTheAgentsFiles(t *testing.T) {
+func TestConversationOfArchiveIsReadFromAgentsFiles(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	memory := session.NewID(session.SessionPrefix)
@@ -178,7 +178,7 @@ func TestForeignArchivesAreRefused(t *testing.T) {
 	require.Zero(t, b.store.Calls("SessionImport"))
 }
 
-func TestABundleIsExported(t *testing.T) {
+func TestBundleIsExported(t *testing.T) {
 	t.Parallel()
 	const planted = "planted-value-0123456789"
 	b := setup(t, func(c *api.Config) {
@@ -242,7 +242,7 @@ func TestABundleIsExported(t *testing.T) {
 	require.GreaterOrEqual(t, b.do("GET", url, "").status, 400)
 }
 
-func TestABundleWithoutFilesIsExportedWithItsMemory(t *testing.T) {
+func TestBundleWithoutFilesIsExportedWithItsMemory(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id, bundleID := b.store.Put(session.Hibernated), session.NewID(session.BundlePrefix)

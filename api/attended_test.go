@@ -45,7 +45,7 @@ func (b *harness) signals(t *testing.T, n int) []string {
 	return heard
 }
 
-func TestClaimedPromptsOfAnAttendedSessionShareASignal(t *testing.T) {
+func TestClaimedPromptsOfAttendedSessionShareSignal(t *testing.T) {
 	t.Parallel()
 	b, id := setupAttended(t, true, never, never)
 	b.promptNamed(id, "p1")

@@ -32,8 +32,8 @@ func TestCollectedPromptsAreSignalledAtDeadline(t *testing.T) {
 	require.Empty(t, b.temp.TakeCalls())
 }
 
-// TestASteerSignalsItsAbort, and no prompt: the workflow is in a turn.
-func TestASteerSignalsItsAbort(t *testing.T) {
+// TestSteerSignalsItsAbort, and no prompt: the workflow is in a turn.
+func TestSteerSignalsItsAbort(t *testing.T) {
 	t.Parallel()
 	b, id := setupAttended(t, true, never, never)
 	b.promptNamed(id, "p1")

@@ -83,7 +83,7 @@ func TestCommandsInEveryState(t *testing.T) {
 	}
 }
 
-func TestAbortOfARunningTurn(t *testing.T) {
+func TestAbortOfRunningTurn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)

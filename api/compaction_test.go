@@ -76,9 +76,9 @@ func compact(t *testing.T, db *postgres.DB, want int64) {
 	require.Equal(t, want, dropped)
 }
 
-// TestPostgresACompactedLogIsReadByEveryProtocol reads a log from positions before, in and after
+// TestPostgresCompactedLogIsReadByEveryProtocol reads a log from positions before, in and after
 // the dropped events, with an api that has none of it in memory.
-func TestPostgresACompactedLogIsReadByEveryProtocol(t *testing.T) {
+func TestPostgresCompactedLogIsReadByEveryProtocol(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.URL(t)
 	before, db := setupPostgresAt(t, url)

@@ -39,7 +39,7 @@ func (b *harness) requireClosed(conns []net.Conn) {
 	}
 }
 
-func TestConnectionsWithoutARequestMakeRoom(t *testing.T) {
+func TestConnectionsWithoutRequestMakeRoom(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{"Silent": "", "Begun": "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "} {
 		t.Run(name, func(t *testing.T) {

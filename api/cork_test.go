@@ -21,7 +21,7 @@ func (w *writes) Write(p []byte) (int, error) {
 	return len(p), w.err
 }
 
-func TestACorkedConnectionGathersWrites(t *testing.T) {
+func TestCorkedConnectionGathersWrites(t *testing.T) {
 	t.Parallel()
 	to := &writes{}
 	c := &corkedConn{Conn: to}

@@ -20,7 +20,7 @@ func preflight(b *harness, path, origin string) answer {
 	return b.do("OPTIONS", path, "", "Origin", origin, "Access-Control-Request-Method", "GET", "Access-Control-Request-Headers", "if-none-match, authorization")
 }
 
-func TestPagesOfConfiguredOriginsUseTheAPI(t *testing.T) {
+func TestPagesOfConfiguredOriginsUseAPI(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.CORSOrigins = []string{"http://localhost:5173", appOrigin} })
 	path := "/api/sessions/" + b.store.Put(session.Running)
@@ -55,7 +55,7 @@ func TestPagesOfConfiguredOriginsUseTheAPI(t *testing.T) {
 	b.do("PATCH", path, `{"title":"x"}`, "Origin", otherOrigin, "Sec-Fetch-Site", "cross-site").problem(http.StatusForbidden, "forbidden")
 }
 
-func TestPagesOfEveryOriginNeedTheKey(t *testing.T) {
+func TestPagesOfEveryOriginNeedKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.Key, c.CORSOrigins = secret.NewValue(apiKey), []string{"*"} })
 	path := "/api/sessions/" + b.store.Put(session.Running)

@@ -41,7 +41,7 @@ func (a answer) position() string {
 	return said
 }
 
-func TestADurableStreamIsReadByOffset(t *testing.T) {
+func TestDurableStreamIsReadByOffset(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -78,7 +78,7 @@ func TestADurableStreamIsReadByOffset(t *testing.T) {
 	eventually(t, "every reader is closed", func() bool { return b.store.OpenReaders() == 0 })
 }
 
-func TestADurableStreamIsReadInChunks(t *testing.T) {
+func TestDurableStreamIsReadInChunks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -100,7 +100,7 @@ func TestADurableStreamIsReadInChunks(t *testing.T) {
 	require.Greater(t, answers, 3)
 }
 
-func TestADurableStreamIsClosedWithItsSession(t *testing.T) {
+func TestDurableStreamIsClosedWithItsSession(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -123,7 +123,7 @@ func TestADurableStreamIsClosedWithItsSession(t *testing.T) {
 	s.ended()
 }
 
-func TestADurableStreamIsNotClosedBeforeItsPrompts(t *testing.T) {
+func TestDurableStreamIsNotClosedBeforeItsPrompts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Terminated)
@@ -174,7 +174,7 @@ func TestLongPollWaitsForEvents(t *testing.T) {
 	stopped.problem(http.StatusServiceUnavailable, "unavailable")
 }
 
-func TestADurableStreamOfEvents(t *testing.T) {
+func TestDurableStreamOfEvents(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.Heartbeat = 50 * time.Millisecond })
 	id := b.store.Put(session.Running)
@@ -204,7 +204,7 @@ func TestADurableStreamOfEvents(t *testing.T) {
 	}
 }
 
-func TestWrongReadsOfADurableStream(t *testing.T) {
+func TestWrongReadsOfDurableStream(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)

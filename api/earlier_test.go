@@ -15,9 +15,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestPostgresSessionsOfAnEarlierReleaseAreServed: the API reads everything of a database that was migrated from an earlier
+// TestPostgresSessionsOfEarlierReleaseAreServed: the API reads everything of a database that was migrated from an earlier
 // release, and accepts a command and a prompt for its sessions.
-func TestPostgresSessionsOfAnEarlierReleaseAreServed(t *testing.T) {
+func TestPostgresSessionsOfEarlierReleaseAreServed(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.Open(t, postgrestest.FileURL(t, "../internal/postgres/testdata/schema6.sql"))
 	require.NoError(t, db.Migrate(t.Context()))

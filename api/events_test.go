@@ -128,7 +128,7 @@ func (s *sse) ended() {
 	require.False(s.t, ok, "unexpected %+v", f)
 }
 
-func TestAStreamCatchesUpThenFollows(t *testing.T) {
+func TestStreamCatchesUpThenFollows(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -146,7 +146,7 @@ func TestAStreamCatchesUpThenFollows(t *testing.T) {
 	require.Equal(t, []string{"7 status"}, s.brief(1), "caught_up comes once")
 }
 
-func TestAnEmptyLogIsCaughtUpAtOnce(t *testing.T) {
+func TestEmptyLogIsCaughtUpAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.stream("/api/sessions/" + b.store.Put(session.Initializing) + "/events?after=0")
@@ -154,7 +154,7 @@ func TestAnEmptyLogIsCaughtUpAtOnce(t *testing.T) {
 	require.Empty(t, b.temp.TakeCalls(), "reading signals no workflow")
 }
 
-func TestAStreamResumesAfterItsPosition(t *testing.T) {
+func TestStreamResumesAfterItsPosition(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -205,7 +205,7 @@ func TestDeletedPositionReturns410(t *testing.T) {
 	eventually(t, "refused readers are closed", func() bool { return b.store.OpenReaders() <= 1 })
 }
 
-func TestAGapInMidStreamIsReported(t *testing.T) {
+func TestGapInMidStreamIsReported(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -245,7 +245,7 @@ func TestStreamEndsWithSession(t *testing.T) {
 	eventually(t, "every reader is closed", func() bool { return b.store.OpenReaders() == 0 })
 }
 
-func TestAStreamDoesNotEndBeforeItsPrompts(t *testing.T) {
+func TestStreamDoesNotEndBeforeItsPrompts(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.Heartbeat = 50 * time.Millisecond })
 	id := b.store.Put(session.Terminated)
@@ -272,7 +272,7 @@ func TestIdleStreamSendsHeartbeats(t *testing.T) {
 	require.Equal(t, []string{`caught_up {"seq":0}`}, s.heartbeats(5))
 }
 
-func TestStreamsEndWhenTheServerStops(t *testing.T) {
+func TestStreamsEndWhenServerStops(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.ShutdownTimeout = time.Hour })
 	id := b.store.Put(session.Running)
@@ -290,7 +290,7 @@ func TestStreamsEndWhenTheServerStops(t *testing.T) {
 	require.Zero(t, b.store.OpenReaders())
 }
 
-func TestAStreamEndsWhenItsReaderLeaves(t *testing.T) {
+func TestStreamEndsWhenItsReaderLeaves(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -301,7 +301,7 @@ func TestAStreamEndsWhenItsReaderLeaves(t *testing.T) {
 	eventually(t, "its reader is closed", func() bool { return b.store.OpenReaders() == 0 })
 }
 
-func TestAStreamEndsWhenTheLogFails(t *testing.T) {
+func TestStreamEndsWhenLogFails(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -336,7 +336,7 @@ func TestSlowReaderIsDisconnected(t *testing.T) {
 	require.Contains(t, string(b.do("GET", "/metrics", "").body), "overwinter_api_streams_dropped_total 1")
 }
 
-func TestAStreamOutlivesTheDeadlinesOfRequests(t *testing.T) {
+func TestStreamOutlivesDeadlinesOfRequests(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) {
 		c.RequestTimeout = 50 * time.Millisecond
@@ -346,9 +346,9 @@ func TestAStreamOutlivesTheDeadlinesOfRequests(t *testing.T) {
 	require.Equal(t, []string{`caught_up {"seq":0}`}, s.heartbeats(3))
 }
 
-// TestAStreamTakesOneGoroutineMoreThanItsConnection counts the goroutines of open streams: the one
+// TestStreamTakesOneGoroutineMoreThanItsConnection counts the goroutines of open streams: the one
 // that net/http has for a request, and the one that notices when a client leaves.
-func TestAStreamTakesOneGoroutineMoreThanItsConnection(t *testing.T) { //nolint:paralleltest // goroutines are counted
+func TestStreamTakesOneGoroutineMoreThanItsConnection(t *testing.T) { //nolint:paralleltest // goroutines are counted
 	b := setup(t)
 	id := b.store.Put(session.Running)
 	const streams = 50

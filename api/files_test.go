@@ -130,7 +130,7 @@ func TestUnreadableFilesReturnReason(t *testing.T) {
 	b.do("GET", "/api/sessions/other/files/a", "").problem(http.StatusBadRequest, "invalid_request")
 }
 
-func TestTheDiffIsServed(t *testing.T) {
+func TestDiffIsServed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Hibernated)

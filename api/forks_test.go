@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestASessionIsForked(t *testing.T) {
+func TestSessionIsForked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id, bundleID := b.store.Put(session.Running), session.NewID(session.BundlePrefix)

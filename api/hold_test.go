@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestAQueueIsHeldAndReleased(t *testing.T) {
+func TestQueueIsHeldAndReleased(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -42,7 +42,7 @@ func TestAQueueIsHeldAndReleased(t *testing.T) {
 	require.Equal(t, []string{"prompt " + id + " p1 1"}, b.temp.TakeCalls(), "what waits is signalled")
 }
 
-func TestAReleaseNotifiesTheAttendant(t *testing.T) {
+func TestReleaseNotifiesAttendant(t *testing.T) {
 	t.Parallel()
 	b, id := setupAttended(t, true, never, never)
 	require.Equal(t, http.StatusOK, b.do("POST", "/api/sessions/"+id+"/hold", ``).status)
@@ -65,7 +65,7 @@ func TestRefusedHold(t *testing.T) {
 	}
 }
 
-func TestAQueuedPromptIsReplacedPromotedAndCleared(t *testing.T) {
+func TestQueuedPromptIsReplacedPromotedAndCleared(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)

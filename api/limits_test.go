@@ -19,8 +19,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// TestTheDocumentHasTheLimitsOfTheCode compares docs/limits.md with the constants.
-func TestTheDocumentHasTheLimitsOfTheCode(t *testing.T) {
+// TestDocumentHasLimitsOfCode compares docs/limits.md with the constants.
+func TestDocumentHasLimitsOfCode(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile(filepath.Join("..", "docs", "limits.md"))
 	require.NoError(t, err)

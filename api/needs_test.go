@@ -71,7 +71,7 @@ func TestCreateWarnsOfUnlistedModel(t *testing.T) {
 	require.Empty(t, made(`{"agent":"demo","options":{"model":"m2"}}`).Warnings, "an agent without a list")
 }
 
-func TestAPromptIsRefusedWhileItsAgentLacksASecret(t *testing.T) {
+func TestPromptIsRefusedWhileItsAgentLacksSecret(t *testing.T) {
 	t.Parallel()
 	b := setupNeedy(t)
 	for _, body := range []string{`{"agent":"needy","prompt":{"content":"hello"}}`, `{"agent":"needy","sandbox":"eager"}`} {
@@ -124,8 +124,8 @@ func TestProfileVariableSatisfiesSecret(t *testing.T) {
 	require.Equal(t, http.StatusConflict, b.do("POST", "/api/sessions", `{"agent":"needy","profile":"other","prompt":{"content":"hello"}}`).status)
 }
 
-// TestAForkIsRefusedWhileItsAgentLacksASecret forks a session of another agent, which needs none.
-func TestAForkIsRefusedWhileItsAgentLacksASecret(t *testing.T) {
+// TestForkIsRefusedWhileItsAgentLacksSecret forks a session of another agent, which needs none.
+func TestForkIsRefusedWhileItsAgentLacksSecret(t *testing.T) {
 	t.Parallel()
 	b := setupNeedy(t)
 	id := b.store.Put(session.Running)

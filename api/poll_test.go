@@ -60,7 +60,7 @@ func TestEventsAreReadInPages(t *testing.T) {
 	eventually(t, "every reader is closed", func() bool { return b.store.OpenReaders() == 0 })
 }
 
-func TestAPageOfEventsIsBounded(t *testing.T) {
+func TestPageOfEventsIsBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -70,7 +70,7 @@ func TestAPageOfEventsIsBounded(t *testing.T) {
 	require.Equal(t, "1 2 3 4 5 6 7 8 9 10 11 after 11", b.polled(id, ""))
 }
 
-func TestAPollWaitsForEvents(t *testing.T) {
+func TestPollWaitsForEvents(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)

@@ -37,7 +37,7 @@ func setupPostgresAt(t testing.TB, url string, change ...func(*api.Config)) (*ha
 	return setup(t, append(change, func(c *api.Config) { c.Store, c.Events = db, feed.Of(f) })...), db
 }
 
-func TestPostgresASessionFromCreateToEnd(t *testing.T) {
+func TestPostgresSessionFromCreateToEnd(t *testing.T) {
 	t.Parallel()
 	b, db := setupPostgres(t)
 	body := `{"agent":"demo","title":"Ä","metadata":{"n":1.50,"s":"\u00e4"},"options":{"model":"m"},"idleTimeout":"90s","prompt":{"content":"<first> & \u2028","id":"one"}}`
@@ -110,7 +110,7 @@ func readUntil(t *testing.T, s *sse, last string) (types []string, id string) {
 	}
 }
 
-func TestPostgresAPrunedPositionIsGone(t *testing.T) {
+func TestPostgresPrunedPositionIsGone(t *testing.T) {
 	t.Parallel()
 	b, db := setupPostgres(t)
 	id := b.do("POST", "/api/sessions", `{"agent":"demo"}`).session().ID

@@ -18,7 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestAPromptIsStoredThenSignalled(t *testing.T) {
+func TestPromptIsStoredThenSignalled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Hibernated)
@@ -135,7 +135,7 @@ func TestPromptIsAcceptedIfSignalFails(t *testing.T) {
 	eventually(t, "both are logged", func() bool { return strings.Count(b.logs.String(), "signal failed") == 2 })
 }
 
-func TestErrorsOfTheStoreAreMappedByCode(t *testing.T) {
+func TestErrorsOfStoreAreMappedByCode(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	path := "/api/sessions/" + b.store.Put(session.Running) + "/prompts"

@@ -9,8 +9,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestAPurgeIsAcceptedInEveryState: it stops a session that is not terminated, and a repeated request changes nothing.
-func TestAPurgeIsAcceptedInEveryState(t *testing.T) {
+// TestPurgeIsAcceptedInEveryState: it stops a session that is not terminated, and a repeated request changes nothing.
+func TestPurgeIsAcceptedInEveryState(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, state := range session.States {

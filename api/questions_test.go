@@ -65,7 +65,7 @@ func TestQuestionsAreListedAndAnswered(t *testing.T) {
 	require.Empty(t, b.temp.TakeCalls(), "the row is authoritative; the commit wakes the worker of the turn")
 }
 
-func TestALateAnswerIsRefused(t *testing.T) {
+func TestLateAnswerIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -123,8 +123,8 @@ func TestSessionWithPermissionPolicyAsks(t *testing.T) {
 	}
 }
 
-// TestTheAnswerToASleepingSessionIsSignalled: there is no running turn whose worker would see it.
-func TestTheAnswerToASleepingSessionIsSignalled(t *testing.T) {
+// TestAnswerToSleepingSessionIsSignalled: there is no running turn whose worker would see it.
+func TestAnswerToSleepingSessionIsSignalled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for status, want := range map[session.State]int{session.Running: 0, session.Hibernated: 1} {

@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestAPromptOfUnknownOutcomeIsRetriedResolvedOrDismissed(t *testing.T) {
+func TestPromptOfUnknownOutcomeIsRetriedResolvedOrDismissed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)

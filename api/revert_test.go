@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestAPromptMayBeReverted(t *testing.T) {
+func TestPromptMayBeReverted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	prompts := []session.Prompt{
@@ -48,7 +48,7 @@ func TestAPromptMayBeReverted(t *testing.T) {
 	require.Empty(t, b.temp.TakeCalls())
 }
 
-func TestASessionMayBeRevertedToABundle(t *testing.T) {
+func TestSessionMayBeRevertedToBundle(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	bundleID := session.NewID(session.BundlePrefix)

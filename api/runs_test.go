@@ -19,7 +19,7 @@ type runView struct {
 	Forked                                                                           bool
 }
 
-func TestARunIsStartedShownAndListed(t *testing.T) {
+func TestRunIsStartedShownAndListed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id, bundleID := b.store.Put(session.Running), session.NewID(session.BundlePrefix)
@@ -108,7 +108,7 @@ func TestRunWaitsForOutcome(t *testing.T) {
 	}
 }
 
-func TestARunIsCancelled(t *testing.T) {
+func TestRunIsCancelled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)

@@ -299,7 +299,7 @@ func TestCrossOriginPagesMayNotSendCommands(t *testing.T) {
 
 // A page whose name resolves to loopback has the same origin for its browser; only the Host
 // differs.
-func TestAServerWithoutAKeyAnswersToThisMachineOnly(t *testing.T) {
+func TestServerWithoutKeyAnswersToThisMachineOnly(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, host := range []string{"evil.example", "evil.example:8080", "127.0.0.1.evil.example", "10.0.0.1:8080", "localhost.evil.example"} {
@@ -315,7 +315,7 @@ func TestAServerWithoutAKeyAnswersToThisMachineOnly(t *testing.T) {
 }
 
 // Every user of the machine can reach a loopback address.
-func TestAServerWithoutAKeyServesItsUsersOnly(t *testing.T) {
+func TestServerWithoutKeyServesItsUsersOnly(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
 	foreign := func(local, remote net.Addr) error {
@@ -345,7 +345,7 @@ func TestAServerWithoutAKeyServesItsUsersOnly(t *testing.T) {
 	require.Equal(t, http.StatusOK, served.do("GET", "/api/sessions", "").status)
 }
 
-func TestRequestsHaveAnIdAndOneLine(t *testing.T) {
+func TestRequestsHaveIdAndOneLine(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -384,7 +384,7 @@ func TestForwardedAddressIsIgnored(t *testing.T) {
 	require.NotContains(t, b.logs.String(), "203.0.113.9")
 }
 
-func TestAPanicIsAnInternalError(t *testing.T) {
+func TestPanicIsInternalError(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Hibernated)
@@ -461,7 +461,7 @@ func TestNewNamesMissingConfiguration(t *testing.T) {
 	require.ErrorContains(t, s.Run(t.Context(), ln), "serve")
 }
 
-func TestTheDocumentAndTheRoutesAgree(t *testing.T) {
+func TestDocumentAndRoutesAgree(t *testing.T) {
 	t.Parallel()
 	doc, _ := specification()
 	require.NoError(t, doc.Validate(context.Background()))
@@ -487,7 +487,7 @@ func TestTheDocumentAndTheRoutesAgree(t *testing.T) {
 	require.Equal(t, documented, served)
 }
 
-func TestTheDocumentStatesTheLimitsOfTheCode(t *testing.T) {
+func TestDocumentStatesLimitsOfCode(t *testing.T) {
 	t.Parallel()
 	doc, _ := specification()
 	schemas := doc.Components.Schemas
@@ -514,7 +514,7 @@ func TestTheDocumentStatesTheLimitsOfTheCode(t *testing.T) {
 	require.ElementsMatch(t, codes, schemas["Problem"].Value.Properties["code"].Value.Enum)
 }
 
-func TestTheDocumentIsServed(t *testing.T) {
+func TestDocumentIsServed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var doc struct {

@@ -48,7 +48,7 @@ func TestCreateAcceptsAllDocumentedFields(t *testing.T) {
 	require.Equal(t, []string{"prompt " + s.ID + " p-1 1"}, b.temp.TakeCalls())
 }
 
-func TestASessionIsLazyUnlessAPromptIsGiven(t *testing.T) {
+func TestSessionIsLazyUnlessPromptIsGiven(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for body, lazy := range map[string]bool{
@@ -161,7 +161,7 @@ func TestReportedFieldErrorsAreBounded(t *testing.T) {
 	require.Len(t, p.Errors, 20)
 }
 
-func TestTheSameKeyAndBodyMakesOneSession(t *testing.T) {
+func TestSameKeyAndBodyMakesOneSession(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first := b.do("POST", "/api/sessions", `{"agent":"demo","title":"x"}`, "Idempotency-Key", "k1")
@@ -182,7 +182,7 @@ func TestTheSameKeyAndBodyMakesOneSession(t *testing.T) {
 	require.Equal(t, http.StatusCreated, b.do("POST", "/api/sessions", `{"agent":"demo"}`, "Idempotency-Key", strings.Repeat("k", 255)).status)
 }
 
-func TestBigNumbersDoNotMakeBodiesTheSame(t *testing.T) {
+func TestBigNumbersDoNotMakeBodiesSame(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.Equal(t, 201, b.do("POST", "/api/sessions", `{"agent":"demo","metadata":{"n":12345678901234567890}}`, "Idempotency-Key", "k").status)

@@ -186,7 +186,7 @@ func block(id string, kind conversation.BlockType, text string) conversation.Blo
 	return conversation.Block{ID: id, Type: kind, Status: conversation.Complete, CreatedAt: time.Now(), Content: text}
 }
 
-func TestASocketBeginsWithTheSessionAndFollows(t *testing.T) {
+func TestSocketBeginsWithSessionAndFollows(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running, func(s *session.Session) {
@@ -238,7 +238,7 @@ func TestASocketBeginsWithTheSessionAndFollows(t *testing.T) {
 	require.Equal(t, []string{"init", "question", "caught_up"}, latest.brief(3))
 }
 
-func TestASocketPagesALongHistory(t *testing.T) {
+func TestSocketPagesLongHistory(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -470,7 +470,7 @@ func TestSocketClosesOnInvalidMessage(t *testing.T) {
 	}
 }
 
-func TestASocketRefusesAFlood(t *testing.T) {
+func TestSocketRefusesFlood(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.socket("/api/sessions/" + b.store.Put(session.Running) + "/ws")
@@ -522,7 +522,7 @@ func TestHandshakesAreRefused(t *testing.T) {
 	require.Eventually(t, func() bool { return b.store.OpenReaders() == 0 }, waitLimit, time.Millisecond)
 }
 
-func TestASocketNeedsTheKey(t *testing.T) {
+func TestSocketNeedsKey(t *testing.T) {
 	t.Parallel()
 	const key = "0123456789abcdefghij"
 	b := setup(t, func(c *api.Config) { c.Key = secret.NewValue(key) }, api.WithoutKeyDelay)
@@ -536,7 +536,7 @@ func TestASocketNeedsTheKey(t *testing.T) {
 	require.Equal(t, "ack", s.ask(`{"type":"prompt","content":"hi"}`).Type)
 }
 
-func TestSocketsOfASessionAreBounded(t *testing.T) {
+func TestSocketsOfSessionAreBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.MaxConnections = 8 })
 	path := "/api/sessions/" + b.store.Put(session.Running) + "/ws"
@@ -558,7 +558,7 @@ func TestSocketsOfASessionAreBounded(t *testing.T) {
 	}
 }
 
-func TestARoomIsBoundedAndWaitsForItsMembers(t *testing.T) {
+func TestRoomIsBoundedAndWaitsForItsMembers(t *testing.T) {
 	t.Parallel()
 	r := api.NewRooms(apitest.NewStore())
 	var leave []func()
@@ -693,7 +693,7 @@ func TestSocketReportsPresence(t *testing.T) {
 	require.Equal(t, []string{"caught_up"}, eve.brief(1))
 }
 
-func TestASocketTakesAStreamToken(t *testing.T) {
+func TestSocketTakesStreamToken(t *testing.T) {
 	t.Parallel()
 	b := setupTokens(t, 'a')
 	id := b.store.Put(session.Running)

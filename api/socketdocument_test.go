@@ -19,7 +19,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestTheDocumentOfSocketsIsServed(t *testing.T) {
+func TestDocumentOfSocketsIsServed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	want, err := os.ReadFile("asyncapi.yaml")
@@ -27,7 +27,7 @@ func TestTheDocumentOfSocketsIsServed(t *testing.T) {
 	require.Equal(t, string(want), string(b.do("GET", "/asyncapi.yaml", "").body))
 }
 
-func TestTheDocumentHasAllRequests(t *testing.T) {
+func TestDocumentHasAllRequests(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("asyncapi.yaml")
 	require.NoError(t, err)
@@ -57,7 +57,7 @@ func TestTheDocumentHasAllRequests(t *testing.T) {
 }
 
 // The document has the answers to requests with each sub-protocol.
-func TestTheDocumentHasAllAnswers(t *testing.T) {
+func TestDocumentHasAllAnswers(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("asyncapi.yaml")
 	require.NoError(t, err)

@@ -41,7 +41,7 @@ func lines(t *testing.T, conn *websocket.Conn, n int) []string {
 }
 
 // The sub-protocol of events has what server-sent events have, byte for byte, from the first event or after a position.
-func TestASocketOfEventsHasThoseOfTheStream(t *testing.T) {
+func TestSocketOfEventsHasThoseOfStream(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -76,7 +76,7 @@ func TestASocketOfEventsHasThoseOfTheStream(t *testing.T) {
 	}
 }
 
-func TestASocketOfEventsReportsGapsAndBeats(t *testing.T) {
+func TestSocketOfEventsReportsGapsAndBeats(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.Heartbeat = 500 * time.Millisecond })
 	id := b.store.Put(session.Running)
@@ -100,7 +100,7 @@ func TestASocketOfEventsReportsGapsAndBeats(t *testing.T) {
 	require.Contains(t, got[1]+got[2], `{"seq":5,"type":"title"`)
 }
 
-func TestASocketOfEventsTakesAStreamToken(t *testing.T) {
+func TestSocketOfEventsTakesStreamToken(t *testing.T) {
 	t.Parallel()
 	b := setupTokens(t, 'a')
 	id := b.store.Put(session.Running)

@@ -48,7 +48,7 @@ func (b *harness) streamToken(id string) string {
 	return made.Token
 }
 
-func TestAStreamTokenReadsTheStreamsOfOneSession(t *testing.T) {
+func TestStreamTokenReadsStreamsOfOneSession(t *testing.T) {
 	t.Parallel()
 	b := setupTokens(t, 'a')
 	id, other := b.store.Put(session.Running), b.store.Put(session.Running)
@@ -79,7 +79,7 @@ func TestAStreamTokenReadsTheStreamsOfOneSession(t *testing.T) {
 	require.NotContains(t, b.logs.String(), token[8:], "no log has a token")
 }
 
-func TestAStreamTokenSurvivesTheRotationOfTheKey(t *testing.T) {
+func TestStreamTokenSurvivesRotationOfKey(t *testing.T) {
 	t.Parallel()
 	before, during, after := setupTokens(t, 'a'), setupTokens(t, 'b', 'a'), setupTokens(t, 'b')
 	id := before.store.Put(session.Running)
@@ -88,7 +88,7 @@ func TestAStreamTokenSurvivesTheRotationOfTheKey(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, after.do("GET", "/api/sessions/"+id+"/stream?token="+token, "").status)
 }
 
-func TestAnAPIWithoutASecretKeyHasNoStreamTokens(t *testing.T) {
+func TestAPIWithoutSecretKeyHasNoStreamTokens(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.Key = secret.NewValue(apiKey) })
 	id := b.store.Put(session.Running)
@@ -97,7 +97,7 @@ func TestAnAPIWithoutASecretKeyHasNoStreamTokens(t *testing.T) {
 	b.do("GET", "/api/sessions/"+id+"/stream?token=owst_x", "").problem(http.StatusUnauthorized, "unauthorized")
 }
 
-func TestAStreamTokenExpires(t *testing.T) {
+func TestStreamTokenExpires(t *testing.T) {
 	t.Parallel()
 	keyring := newKeyring(t, 'a')
 	at := time.Now().Add(time.Minute).Truncate(time.Millisecond)
@@ -111,7 +111,7 @@ func TestAStreamTokenExpires(t *testing.T) {
 	require.ErrorContains(t, err, "not one of this session")
 }
 
-func TestAStreamEndsWithItsToken(t *testing.T) {
+func TestStreamEndsWithItsToken(t *testing.T) {
 	t.Parallel()
 	b := setupTokens(t, 'a')
 	id := b.store.Put(session.Running)

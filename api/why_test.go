@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/why"
 )
 
-func TestASessionIsExplained(t *testing.T) {
+func TestSessionIsExplained(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -42,7 +42,7 @@ func TestASessionIsExplained(t *testing.T) {
 	b.do("GET", "/api/sessions/"+session.NewID(session.SessionPrefix)+"/why", "").problem(http.StatusNotFound, "session_not_found")
 }
 
-func TestTheDocumentHasEveryCodeOfACause(t *testing.T) {
+func TestDocumentHasEveryCodeOfCause(t *testing.T) {
 	t.Parallel()
 	doc, _ := specification()
 	var codes []any
@@ -52,7 +52,7 @@ func TestTheDocumentHasEveryCodeOfACause(t *testing.T) {
 	require.ElementsMatch(t, codes, doc.Components.Schemas["CauseCode"].Value.Enum)
 }
 
-func TestTheHistoryOfAWorkflowIsReadInPages(t *testing.T) {
+func TestHistoryOfWorkflowIsReadInPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)

@@ -30,9 +30,9 @@ func little(t *testing.T) options {
 	}
 }
 
-// TestAShortRunFindsEveryFigure runs the parts that need no agent briefly, and requires each figure
+// TestShortRunFindsEveryFigure runs the parts that need no agent briefly, and requires each figure
 // and floor to be positive.
-func TestAShortRunFindsEveryFigure(t *testing.T) {
+func TestShortRunFindsEveryFigure(t *testing.T) {
 	t.Parallel()
 	o := little(t)
 	o.Only = []string{"start", "turn", "words", "burst", "readers", "protocols", "overload", "workspaces", "log", "network", "worker", "sleepers"}

@@ -82,9 +82,9 @@ func composeVariables() map[string]string {
 	}
 }
 
-// TestComposeFileFitsThePrograms compares docker-compose.yml and the Dockerfile with the built
+// TestComposeFileFitsPrograms compares docker-compose.yml and the Dockerfile with the built
 // programs, without Docker.
-func TestComposeFileFitsThePrograms(t *testing.T) {
+func TestComposeFileFitsPrograms(t *testing.T) {
 	t.Parallel()
 	c, images := readCompose(t, composeVariables()), readDockerfile(t)
 	variables := programVariables(t)

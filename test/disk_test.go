@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAFullDisk fills the disk that Postgres, Temporal and the sandboxes share, and empties it
+// TestFullDisk fills the disk that Postgres, Temporal and the sandboxes share, and empties it
 // again. Accepted prompts are carried out, refused ones got 503, and no intervention is needed.
-func TestAFullDisk(t *testing.T) {
+func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "overwinter-disk-*") //nolint:usetesting // its parents must be open to another user
 	require.NoError(t, err)

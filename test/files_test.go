@@ -156,8 +156,8 @@ func TestWorkspaceFiles(t *testing.T) {
 	require.Equal(t, []string{"modified a.txt"}, changes(t, stream.all(t))[before:])
 }
 
-// TestWorkspaceDiffOfARepository compares with the commit that was cloned.
-func TestWorkspaceDiffOfARepository(t *testing.T) {
+// TestWorkspaceDiffOfRepository compares with the commit that was cloned.
+func TestWorkspaceDiffOfRepository(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)
 	base, _ := gitServer(t)

@@ -31,12 +31,12 @@ import (
 // followersWithin bounds each wait for all clients.
 const followersWithin = 3 * time.Minute
 
-// TestEveryClientFollowsTheSameSession makes a page with useChat, AG-UI's agent, two clients of
+// TestEveryClientFollowsSameSession makes a page with useChat, AG-UI's agent, two clients of
 // Durable Streams, EventSource, two WebSockets of different protocols, curl, the Go client and the
 // TypeScript client over both of its transports follow one session, while both apis, the worker and
 // Postgres are killed, one in each turn. All of them must receive the same events, without a gap or
 // a repeat. -minutes adds further rounds.
-func TestEveryClientFollowsTheSameSession(t *testing.T) {
+func TestEveryClientFollowsSameSession(t *testing.T) {
 	t.Parallel()
 	r := startRig(t, 1)
 	nodes := []string{r.api, r.addAPI(t)}

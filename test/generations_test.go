@@ -15,10 +15,10 @@ import (
 // generations is the number of sandboxes that a session uses in these tests.
 const generations = 5
 
-// TestASessionOutlivesFiveSandboxes uses sandboxes with a lifetime of seconds while a session works
+// TestSessionOutlivesFiveSandboxes uses sandboxes with a lifetime of seconds while a session works
 // without a pause: every prompt completes, once and in order, and the last sandbox has the files
 // and the memory of all of them.
-func TestASessionOutlivesFiveSandboxes(t *testing.T) {
+func TestSessionOutlivesFiveSandboxes(t *testing.T) {
 	t.Parallel()
 	t.Run("demo", func(t *testing.T) {
 		t.Parallel()

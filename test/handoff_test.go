@@ -15,10 +15,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
 )
 
-// TestASessionIsForkedWithAnotherAgent forks a session of the demo agent with Claude Code, whose
+// TestSessionIsForkedWithAnotherAgent forks a session of the demo agent with Claude Code, whose
 // worker is killed during the installation in the sandbox, and that fork with Codex. Each fork has
 // the files of its point and gets the conversation. A failed installation is reported.
-func TestASessionIsForkedWithAnotherAgent(t *testing.T) {
+func TestSessionIsForkedWithAnotherAgent(t *testing.T) {
 	t.Parallel()
 	claude, codex := agentsUnderTest[0], agentsUnderTest[1]
 	scripts := map[string][]modelserver.Step{}

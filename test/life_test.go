@@ -110,8 +110,8 @@ func TestSessionHibernatesAtAnnouncedTime(t *testing.T) {
 	stream.all(t)
 }
 
-// TestCommandsOfASession tests the commands of a session, in one system.
-func TestCommandsOfASession(t *testing.T) {
+// TestCommandsOfSession tests the commands of a session, in one system.
+func TestCommandsOfSession(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)
 

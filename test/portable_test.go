@@ -30,10 +30,10 @@ func (s *stack) export(t *testing.T, id string) []byte {
 	return archive
 }
 
-// TestASessionContinuesInAnotherInstallation exports a session of one installation and imports it
+// TestSessionContinuesInAnotherInstallation exports a session of one installation and imports it
 // into another one: it wakes there with its repository, its files and the agent's memory, can be
 // forked before that, and its receipt names its origin.
-func TestASessionContinuesInAnotherInstallation(t *testing.T) {
+func TestSessionContinuesInAnotherInstallation(t *testing.T) {
 	t.Parallel()
 	home, away := startStack(t), startStack(t)
 	id := home.create(t, object{"title": "mine", "prompt": object{"id": "first", "content": `my name is Robin

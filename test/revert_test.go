@@ -14,10 +14,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 )
 
-// TestASessionIsReverted reverts a hibernated session to its state before the second prompt: the
+// TestSessionIsReverted reverts a hibernated session to its state before the second prompt: the
 // agent remembers only the first, later blocks are removed, transcript and stream agree, and the
 // stored transcripts are enough to wake in a fresh sandbox.
-func TestASessionIsReverted(t *testing.T) {
+func TestSessionIsReverted(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)
 	id := s.create(t, object{"prompt": object{"id": "first", "content": "the first thing said"}})
@@ -56,10 +56,10 @@ func TestASessionIsReverted(t *testing.T) {
 	stream.all(t)
 }
 
-// TestASessionIsRevertedToABundle reverts a running session with its files, twice: to its state
+// TestSessionIsRevertedToBundle reverts a running session with its files, twice: to its state
 // before the third prompt, and to the bundle after its first. A waiting prompt runs afterwards, the
 // undone state can be forked, and a bundle whose snapshot is lost changes nothing.
-func TestASessionIsRevertedToABundle(t *testing.T) {
+func TestSessionIsRevertedToBundle(t *testing.T) {
 	t.Parallel()
 	database := postgrestest.URL(t)
 	s := startStack(t, "--database-url", database)

@@ -21,13 +21,13 @@ var (
 	allUpgrades = flag.Bool("all-upgrades", false, "upgrade in every order, not only as documented")
 )
 
-// TestAnInstallationIsUpgradedUnderLoad replaces the api and the worker of the previous release one
+// TestInstallationIsUpgradedUnderLoad replaces the api and the worker of the previous release one
 // by one, while clients send prompts continuously and sessions are in every state. No prompt is
 // lost, none runs twice, and sessions make progress in every phase, with programs of both releases
 // running at the same time.
 //
 //	release before: api, worker ─▶ migrate ─▶ a new worker next to the old one ─▶ old worker stops ─▶ the same with the api
-func TestAnInstallationIsUpgradedUnderLoad(t *testing.T) {
+func TestInstallationIsUpgradedUnderLoad(t *testing.T) {
 	t.Parallel()
 	orders := []string{"worker first"}
 	if *allUpgrades {

@@ -15,9 +15,9 @@ import (
 	"github.com/overwinter-dev/overwinter/test/web"
 )
 
-// TestTheWebClient makes the packages of web/ use a system whose connections are cut and whose api
+// TestWebClient makes the packages of web/ use a system whose connections are cut and whose api
 // is killed.
-func TestTheWebClient(t *testing.T) {
+func TestWebClient(t *testing.T) {
 	t.Parallel()
 	tree := web.Build(t, "../web")
 	s := startStack(t)
@@ -44,8 +44,8 @@ func transportEnv(transport string) []string {
 	return []string{"TRANSPORT=" + transport, "NODE_OPTIONS=--experimental-websocket"}
 }
 
-// TestTheReactLibrary renders the example of the documents with a live system, in jsdom with both versions of React and in a browser.
-func TestTheReactLibrary(t *testing.T) {
+// TestReactLibrary renders the example of the documents with a live system, in jsdom with both versions of React and in a browser.
+func TestReactLibrary(t *testing.T) {
 	t.Parallel()
 	tree := web.Build(t, "../web")
 	s := startStack(t)

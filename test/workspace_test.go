@@ -135,9 +135,9 @@ func TestWorkspaceAtCreation(t *testing.T) { //nolint:tparallel // one after the
 	s.filesAreClean(t, plantedPassword)
 }
 
-// TestAWorkerKilledDuringSetupChangesNothing kills the worker while a setup script runs: the next one
+// TestWorkerKilledDuringSetupChangesNothing kills the worker while a setup script runs: the next one
 // waits for the same script, and the session never shows an error.
-func TestAWorkerKilledDuringSetupChangesNothing(t *testing.T) {
+func TestWorkerKilledDuringSetupChangesNothing(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)
 	// The setup script can reach this machine's listed ports, so a server detects that it runs and

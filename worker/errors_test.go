@@ -29,8 +29,8 @@ func (r *refusing) SandboxesOpen(context.Context, string) ([]session.SandboxRow,
 	return nil, failure.Errorf(failure.IllegalState, "the session has moved on")
 }
 
-// TestAFinalErrorIsNotRepeatedByTheEngine: TerminateSandbox joins its errors, and is retried without end.
-func TestAFinalErrorIsNotRepeatedByTheEngine(t *testing.T) {
+// TestFinalErrorIsNotRepeatedByEngine: TerminateSandbox joins its errors, and is retried without end.
+func TestFinalErrorIsNotRepeatedByEngine(t *testing.T) {
 	t.Parallel()
 	c, i := dial(t), setupInstallation(t)
 	config, store := i.worker(c), &refusing{Store: i.DB}

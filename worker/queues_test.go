@@ -91,8 +91,8 @@ func TestInstallationsInOneNamespaceAreSeparate(t *testing.T) {
 	}
 }
 
-// TestQueuesOfAnEarlierReleaseArePolledUntilTheyAreDrained is not parallel: the queues are shared.
-func TestQueuesOfAnEarlierReleaseArePolledUntilTheyAreDrained(t *testing.T) { //nolint:paralleltest // see above
+// TestQueuesOfEarlierReleaseArePolledUntilTheyAreDrained is not parallel: the queues are shared.
+func TestQueuesOfEarlierReleaseArePolledUntilTheyAreDrained(t *testing.T) { //nolint:paralleltest // see above
 	for name, build := range map[string]string{"no build": "", "a build": "v1"} { //nolint:paralleltest // see above
 		t.Run(name, func(t *testing.T) { drainsLegacyQueues(t, build) })
 	}

@@ -266,8 +266,8 @@ func TestTenThousandCommandsInOneTurn(t *testing.T) {
 	require.Equal(t, session.PromptCancelled, w.prompt("p1").status)
 }
 
-// TestSignalsInATurnAreAnsweredAtIntervals, whatever their sender.
-func TestSignalsInATurnAreAnsweredAtIntervals(t *testing.T) {
+// TestSignalsInTurnAreAnsweredAtIntervals, whatever their sender.
+func TestSignalsInTurnAreAnsweredAtIntervals(t *testing.T) {
 	t.Parallel()
 	script := &strings.Builder{}
 	fmt.Fprintln(script, "create lifetime=240h\nprompt p1 takes=2h\nwait 10s")

@@ -21,7 +21,7 @@ const mostEvents = 2000
 const taskEvents = 3
 
 // historyLength estimates the events in a server's history of a run from above: it assumes a
-// separate task for everything that wakes the workflow. TestAHistoryIsNoLongerThanAssumed compares
+// separate task for everything that wakes the workflow. TestHistoryIsNoLongerThanAssumed compares
 // it with a server.
 type historyLength struct {
 	counts   bool // otherwise the script sets the length of the history
@@ -140,9 +140,9 @@ func monthOfASession(options string) (string, int) {
 	return script.String(), prompts
 }
 
-// TestAHistoryIsNoLongerThanAssumed runs the same prompts on a real server and in the SDK's
+// TestHistoryIsNoLongerThanAssumed runs the same prompts on a real server and in the SDK's
 // environment: the lengths that the other tests use are not below the real ones.
-func TestAHistoryIsNoLongerThanAssumed(t *testing.T) {
+func TestHistoryIsNoLongerThanAssumed(t *testing.T) {
 	t.Parallel()
 	const prompts = 25
 	script := &strings.Builder{}

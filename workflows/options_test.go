@@ -8,9 +8,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// TestALostWorkerIsNoticedSoon: Temporal notices that a worker was killed when a heartbeat is missing, or else at the
+// TestLostWorkerIsNoticedSoon: Temporal notices that a worker was killed when a heartbeat is missing, or else at the
 // end of the time that the activity may take.
-func TestALostWorkerIsNoticedSoon(t *testing.T) {
+func TestLostWorkerIsNoticedSoon(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]workflow.ActivityOptions{
 		"record": recordOptions, "provision": provisionOptions, "save": saveOptions, "command": commandOptions,

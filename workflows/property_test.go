@@ -173,9 +173,9 @@ func TestTemporalCostOfHibernation(t *testing.T) {
 	require.Equal(t, map[string]int{"activity SaveBundle": 1, "activity RestoreSandbox": 1, "record RecordTransition": 2}, cost)
 }
 
-// TestPromptsEndWithinTwoMinutesOfTheLastFault: however long an outage was, and whatever it
+// TestPromptsEndWithinTwoMinutesOfLastFault: however long an outage was, and whatever it
 // interrupted.
-func TestPromptsEndWithinTwoMinutesOfTheLastFault(t *testing.T) {
+func TestPromptsEndWithinTwoMinutesOfLastFault(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"passing", "spent"} {
 		for _, outage := range []string{"20s", "1m", "5m", "17m", "1h"} {

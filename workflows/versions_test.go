@@ -53,10 +53,10 @@ func (r *recorder) signalPrompt(id string, takes time.Duration) {
 	require.NoError(r.t, err)
 }
 
-// TestASessionCrossesToTheNextBuildAtItsWake: two builds of the worker run at once. An awake
+// TestSessionCrossesToNextBuildAtItsWake: two builds of the worker run at once. An awake
 // session stays on the build that it was started on, completes its workflow when it hibernates, and
 // wakes on the current build; so does one that only moves to another sandbox.
-func TestASessionCrossesToTheNextBuildAtItsWake(t *testing.T) {
+func TestSessionCrossesToNextBuildAtItsWake(t *testing.T) {
 	t.Parallel()
 	r := setupEngine(t, "versions")
 	r.world.versioned = true

@@ -15,7 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-func TestAnAbortReachesTheAgentWithin100ms(t *testing.T) {
+func TestAbortReachesAgentWithin100ms(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	// The limit covers the whole path: a separate process, socket, stdin, answer, journal. The
@@ -38,7 +38,7 @@ func TestAnAbortReachesTheAgentWithin100ms(t *testing.T) {
 	}
 }
 
-func TestAnAbortBySignalReachesTheProcessGroup(t *testing.T) {
+func TestAbortBySignalReachesProcessGroup(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", `trap 'echo caught; exit 3' INT; echo ready; sleep 1000 & wait`, "go\n")
@@ -102,7 +102,7 @@ setsid sh fork.sh & while [ ! -e alive ]; do sleep 0.01; done; echo ready; sleep
 	w.line("clean")
 }
 
-func TestASettledTurnIsNotKilled(t *testing.T) {
+func TestSettledTurnIsNotKilled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	grace := 100 * time.Millisecond
@@ -181,7 +181,7 @@ func TestUnreadingAgentIsKilled(t *testing.T) {
 	require.True(t, w.exit().Interrupted)
 }
 
-func TestAnUnknownSignalIsRefused(t *testing.T) {
+func TestUnknownSignalIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", echo, "one\n")

@@ -11,7 +11,7 @@ import (
 )
 
 // The program is copied into arbitrary images and must not depend on them.
-func TestTheProgramIsSmallAndStatic(t *testing.T) {
+func TestProgramIsSmallAndStatic(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "overwinter-runner")
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, ".")

@@ -59,7 +59,7 @@ func TestEndedRunIsKeptAfterRunnerDeath(t *testing.T) {
 	require.Zero(t, w.exit().Code)
 }
 
-func TestATornRecordIsTruncated(t *testing.T) {
+func TestTornRecordIsTruncated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", echo, "one\n")
@@ -79,7 +79,7 @@ func TestATornRecordIsTruncated(t *testing.T) {
 	w.line("got one")
 }
 
-func TestACrashIsReportedWithCodeAndStderr(t *testing.T) {
+func TestCrashIsReportedWithCodeAndStderr(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", `read -r x; echo "out of luck" >&2; exit 42`, "one\n")
@@ -94,7 +94,7 @@ func TestACrashIsReportedWithCodeAndStderr(t *testing.T) {
 	require.Equal(t, "segmentation fault", r.Signal)
 }
 
-func TestTheAgentIsStartedAgainAfterACrash(t *testing.T) {
+func TestAgentIsStartedAgainAfterCrash(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	script := `read -r x; echo "got $x"; [ "$x" = crash ] && exit 3; read -r y`
@@ -153,7 +153,7 @@ func TestDetachedChildDoesNotDelayExit(t *testing.T) {
 	require.Equal(t, 5, w.exit().Code)
 }
 
-func TestASecondRunnerOfTheSameDirectoryIsRefused(t *testing.T) {
+func TestSecondRunnerOfSameDirectoryIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	cmd := b.command(t.Context(), b.paths.Serve())
@@ -164,7 +164,7 @@ func TestASecondRunnerOfTheSameDirectoryIsRefused(t *testing.T) {
 	require.NotZero(t, b.ping().PID)
 }
 
-func TestServeNeedsATokenHash(t *testing.T) {
+func TestServeNeedsTokenHash(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	cmd := b.command(t.Context(), b.paths.Serve())

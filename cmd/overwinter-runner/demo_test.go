@@ -45,7 +45,7 @@ func (b *sandbox) turn(run, content string, resume bool, during func(*worker)) (
 	return w, end
 }
 
-func TestTheDemoAgentWorksUnderTheRunner(t *testing.T) {
+func TestDemoAgentWorksUnderRunner(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w, end := b.turn("run_1", "write hello.txt: hello from the demo", false, nil)

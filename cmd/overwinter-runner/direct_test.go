@@ -37,10 +37,10 @@ func switches(t *testing.T, pid int) int {
 	return total
 }
 
-// TestALineWakesTheRunnerOnly checks that the runner waits about once for each separate line, and
+// TestLineWakesRunnerOnly checks that the runner waits about once for each separate line, and
 // that the link's attach is not woken by lines. With ordinary system calls and copies by attach
 // there were about eleven waits per line.
-func TestALineWakesTheRunnerOnly(t *testing.T) {
+func TestLineWakesRunnerOnly(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", echo, "one\n")
@@ -74,9 +74,9 @@ func TestALineWakesTheRunnerOnly(t *testing.T) {
 	require.Less(t, atServe, 4*lines)
 }
 
-// TestALinkWithoutStdoutToPassOn checks that an attach whose stdout cannot be passed on, like every
+// TestLinkWithoutStdoutToPassOn checks that an attach whose stdout cannot be passed on, like every
 // attach of an earlier release, copies the messages itself.
-func TestALinkWithoutStdoutToPassOn(t *testing.T) {
+func TestLinkWithoutStdoutToPassOn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.NoError(t, os.WriteFile(filepath.Join(b.paths.Workspace, "before"), []byte("one\n"), 0o600))

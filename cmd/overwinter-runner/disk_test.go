@@ -14,7 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-func TestAFullDiskEndsTheAgentAndTheLink(t *testing.T) {
+func TestFullDiskEndsAgentAndLink(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 || exec.Command("unshare", "-m", "true").Run() != nil {
 		t.Skip("a small file system needs root and mount namespaces")

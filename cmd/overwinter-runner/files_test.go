@@ -120,7 +120,7 @@ func changed(path string) func(runner.Message) bool {
 	}
 }
 
-func TestReportsTheWorkspaceWhileTheAgentWorks(t *testing.T) {
+func TestReportsWorkspaceWhileAgentWorks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.work("there", "first\n")
@@ -148,7 +148,7 @@ func TestReportsTheWorkspaceWhileTheAgentWorks(t *testing.T) {
 	require.Same(t, before, s.diff, "nor is there another diff")
 }
 
-func TestTheSuccessorOfADeadWorkerReportsAgain(t *testing.T) {
+func TestSuccessorOfDeadWorkerReportsAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.work("there", "1")
@@ -176,7 +176,7 @@ func TestTheSuccessorOfADeadWorkerReportsAgain(t *testing.T) {
 	require.Empty(t, s.take())
 }
 
-func TestSealHandsOverTheWorkspace(t *testing.T) {
+func TestSealHandsOverWorkspace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := newShelf()
@@ -236,7 +236,7 @@ func TestSealHandsOverTheWorkspace(t *testing.T) {
 	require.Equal(t, []string{"deleted late"}, s.take())
 }
 
-func TestARepositoryIsComparedByAttach(t *testing.T) {
+func TestRepositoryIsComparedByAttach(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	gitIn(t, b.paths.Workspace, "init", "-q", "-b", "main")
@@ -259,8 +259,8 @@ func TestARepositoryIsComparedByAttach(t *testing.T) {
 	require.False(t, s.diff.Git.Dirty, "a commit changes no file")
 }
 
-// TestABurstCostsLittle writes an endless log and many files at the same time.
-func TestABurstCostsLittle(t *testing.T) {
+// TestBurstCostsLittle writes an endless log and many files at the same time.
+func TestBurstCostsLittle(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := newShelf()

@@ -129,7 +129,7 @@ func (b *sandbox) ends(cmd *exec.Cmd) {
 	}
 }
 
-func TestADisplacedAttachEndsWithoutAReader(t *testing.T) {
+func TestDisplacedAttachEndsWithoutReader(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	cmd, _ := b.deaf("run_1")
@@ -169,7 +169,7 @@ func TestStartingTwiceDeliversOnce(t *testing.T) {
 	require.Equal(t, []string{"got one", "got mark"}, texts(w.frames))
 }
 
-func TestAWrongTokenIsRefused(t *testing.T) {
+func TestWrongTokenIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	other, _ := runner.NewToken()
@@ -191,7 +191,7 @@ func TestAWrongTokenIsRefused(t *testing.T) {
 	require.False(t, b.ping().Sealed)
 }
 
-func TestAnOlderAttemptDoesNotDisplaceANewerOne(t *testing.T) {
+func TestOlderAttemptDoesNotDisplaceNewerOne(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.attach(runner.Hello{Run: "run_1", Attempt: 2})
@@ -263,7 +263,7 @@ func TestLongLineIsTruncated(t *testing.T) {
 	require.True(t, w.line("torn").Truncated)
 }
 
-func TestASecondLaunchReplacesTheProcess(t *testing.T) {
+func TestSecondLaunchReplacesProcess(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", echo, "one\n")
@@ -280,7 +280,7 @@ func TestASecondLaunchReplacesTheProcess(t *testing.T) {
 	require.False(t, b.attach(runner.Hello{Run: "run_1"}).Welcome().Open)
 }
 
-func TestTheSameKeyKeepsTheProcess(t *testing.T) {
+func TestSameKeyKeepsProcess(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first, second := b.shell(echo), b.shell(echo+" # --resume")
@@ -295,7 +295,7 @@ func TestTheSameKeyKeepsTheProcess(t *testing.T) {
 	require.Equal(t, pid, b.ping().AgentPID)
 }
 
-func TestTheCommandLineMustNameTheRunOfTheHello(t *testing.T) {
+func TestCommandLineMustNameRunOfHello(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	cmd := b.command(t.Context(), b.paths.Attach(runner.Hello{Run: "run_2"}))
@@ -335,7 +335,7 @@ func TestEndedRunsReleaseFilesAndFrames(t *testing.T) {
 	require.EqualValues(t, 20, b.attach(runner.Hello{Run: "run_10"}).Welcome().LastFrame)
 }
 
-func TestADetachedLinkServesTheNextRun(t *testing.T) {
+func TestDetachedLinkServesNextRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	script := `n=0; while read -r line; do n=$((n+1)); echo "$n $line"; done`
@@ -378,7 +378,7 @@ func TestFloodedDetachedLinkIsComplete(t *testing.T) {
 	w.line("over")
 }
 
-func TestADetachedAttachEndsWithItsWorker(t *testing.T) {
+func TestDetachedAttachEndsWithItsWorker(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", echo, "one\n")

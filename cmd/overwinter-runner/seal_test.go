@@ -193,7 +193,7 @@ func TestVerifyFindsChangedAndMissingFiles(t *testing.T) {
 	}, b.verify(seal.Manifest))
 }
 
-func TestTheManifestKnowsTheRepository(t *testing.T) {
+func TestManifestKnowsRepository(t *testing.T) {
 	t.Parallel()
 	needGit(t)
 	b := setup(t)
@@ -234,7 +234,7 @@ func TestTheManifestKnowsTheRepository(t *testing.T) {
 	require.Equal(t, []string{runner.GitHead}, b.verify(clean).Missing)
 }
 
-func TestARepositoryCannotMakeTheManifestRunItsCommands(t *testing.T) {
+func TestRepositoryCannotMakeManifestRunItsCommands(t *testing.T) {
 	t.Parallel()
 	needGit(t)
 	b := setup(t)
@@ -283,7 +283,7 @@ func TestUnreadableRepositoryIsSealed(t *testing.T) {
 	}
 }
 
-func TestASparseFileIsNotReadToItsEnd(t *testing.T) {
+func TestSparseFileIsNotReadToItsEnd(t *testing.T) {
 	t.Parallel()
 	needGit(t)
 	b := setup(t)

@@ -18,9 +18,9 @@ const maxInit = 128 << 10
 
 var initialized = regexp.MustCompile(`^init (\S+) @.* (\d+) bytes, (\d+) allocs$`)
 
-// TestTheProgramDoesLittleBeforeMain adds up the allocations that the Go runtime reports for the
+// TestProgramDoesLittleBeforeMain adds up the allocations that the Go runtime reports for the
 // initialization of our packages.
-func TestTheProgramDoesLittleBeforeMain(t *testing.T) {
+func TestProgramDoesLittleBeforeMain(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
 	require.NoError(t, err)

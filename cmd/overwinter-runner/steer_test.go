@@ -8,9 +8,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// TestAPromptForTheTurnIsWrittenOnce covers several workers that send it, and prompts for other
+// TestPromptForTurnIsWrittenOnce covers several workers that send it, and prompts for other
 // runs.
-func TestAPromptForTheTurnIsWrittenOnce(t *testing.T) {
+func TestPromptForTurnIsWrittenOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.attach(runner.Hello{Run: "run_1"})

@@ -64,9 +64,9 @@ func answered(t *testing.T, text string) json.RawMessage {
 	return b
 }
 
-// TestACallIsAFrameAndIsAnswered also covers an answer from a worker that attaches after the worker
+// TestCallIsFrameAndIsAnswered also covers an answer from a worker that attaches after the worker
 // that read the frame has disconnected.
-func TestACallIsAFrameAndIsAnswered(t *testing.T) {
+func TestCallIsFrameAndIsAnswered(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	session := b.tools()

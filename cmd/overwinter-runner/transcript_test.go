@@ -104,7 +104,7 @@ func TestOnlyMissingTranscriptIsSent(t *testing.T) {
 	require.EqualValues(t, 3, s[path].Version)
 }
 
-func TestARewrittenTranscriptGetsANewVersion(t *testing.T) {
+func TestRewrittenTranscriptGetsNewVersion(t *testing.T) {
 	t.Parallel()
 	rewrites := map[string]func(b *sandbox, path string) string{
 		"shorter": func(b *sandbox, path string) string {
@@ -153,7 +153,7 @@ func TestARewrittenTranscriptGetsANewVersion(t *testing.T) {
 	}
 }
 
-func TestAReplacedFileWithTheSameBeginningIsAppendedTo(t *testing.T) {
+func TestReplacedFileWithSameBeginningIsAppendedTo(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	path := b.write("one.txt", "one\n", os.O_APPEND)
@@ -181,7 +181,7 @@ func TestUnstoredRewriteIsResent(t *testing.T) {
 	require.Equal(t, "other and longer\n", string(s[path].Data))
 }
 
-func TestATranscriptOlderThanTheStoredOneIsSentWhole(t *testing.T) {
+func TestTranscriptOlderThanStoredOneIsSentWhole(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	path := b.write("one.txt", "old\n", os.O_APPEND) // an older snapshot was restored

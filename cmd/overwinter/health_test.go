@@ -51,7 +51,7 @@ func askHealth(t *testing.T, method, url, host string) (status int, header http.
 	return answer.StatusCode, answer.Header, string(content)
 }
 
-func TestHealthKeepsCausesInTheLog(t *testing.T) {
+func TestHealthKeepsCausesInLog(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	url := healthServer(t, map[string]func(context.Context) error{

@@ -14,7 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 )
 
-func TestAPIAndWorkerRefuseTheSchemaOfAnotherRelease(t *testing.T) {
+func TestAPIAndWorkerRefuseSchemaOfAnotherRelease(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.URL(t)
 	sql := func(statement string) {

@@ -180,7 +180,7 @@ func TestPromptOfEndingSession(t *testing.T) {
 	require.Contains(t, r.stderr, "prompt p ended cancelled")
 }
 
-func TestWaitingEndsWhenTheSessionIsInError(t *testing.T) {
+func TestWaitingEndsWhenSessionIsInError(t *testing.T) {
 	t.Parallel()
 	store, temporal, url := sessionServer(t, "")
 	temporal.Set(func(o *apitest.Signaler) { o.OnPrompt = func(id, _ string) { store.Status(id, session.Error) } })
@@ -213,7 +213,7 @@ func TestWaitingEndsWhenTheSessionIsInError(t *testing.T) {
 	require.Equal(t, exitDone, run(t.Context(), "session", "follow", id, "--api-url", url).code, "this is what it waits for")
 }
 
-func TestABlockedPromptIsShown(t *testing.T) {
+func TestBlockedPromptIsShown(t *testing.T) {
 	t.Parallel()
 	store, temporal, url := sessionServer(t, "")
 	temporal.Set(func(o *apitest.Signaler) { o.OnPrompt = nil })

@@ -40,7 +40,7 @@ func TestBreakerOpensAfterConsecutiveFailures(t *testing.T) {
 	require.Nil(t, rare.Waits())
 }
 
-func TestAHalfOpenBreakerTriesOneStartAtATime(t *testing.T) {
+func TestHalfOpenBreakerTriesOneStartAtTime(t *testing.T) {
 	t.Parallel()
 	b := opened(t)
 	due := noon.Add(breaker.Pause)

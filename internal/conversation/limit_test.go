@@ -29,7 +29,7 @@ func limited(t *testing.T, l *conversation.Limiter, f *conversation.Folder, even
 	}
 }
 
-func TestTextBeyondTheBoundIsCountedAndLeftOut(t *testing.T) {
+func TestTextBeyondBoundIsCountedAndLeftOut(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"complete", "update"} {
 		var l conversation.Limiter

@@ -146,7 +146,7 @@ func TestCommitIsReadOnceForAllReaders(t *testing.T) {
 	}
 }
 
-func TestACommitOfManySessionsIsReadWithOneStatement(t *testing.T) {
+func TestCommitOfManySessionsIsReadWithOneStatement(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
@@ -360,8 +360,8 @@ func TestDeletedSessionEndsReaders(t *testing.T) {
 	require.Equal(t, failure.NoSession, failure.CodeOf(err))
 }
 
-// TestAReaderIsWokenByItsTimerWhilePostgresHangs makes a reader wait for a page that never arrives.
-func TestAReaderIsWokenByItsTimerWhilePostgresHangs(t *testing.T) {
+// TestReaderIsWokenByItsTimerWhilePostgresHangs makes a reader wait for a page that never arrives.
+func TestReaderIsWokenByItsTimerWhilePostgresHangs(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
@@ -430,8 +430,8 @@ func TestFollowerForgetsSessionsWithoutReaders(t *testing.T) {
 	require.Eventually(t, func() bool { return f.Memory() == 0 && f.Topics() == 0 }, waitLimit, time.Millisecond)
 }
 
-// TestTheMemoryOfManySessionsIsBounded follows more sessions than fit.
-func TestTheMemoryOfManySessionsIsBounded(t *testing.T) {
+// TestMemoryOfManySessionsIsBounded follows more sessions than fit.
+func TestMemoryOfManySessionsIsBounded(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)

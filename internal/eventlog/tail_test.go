@@ -123,7 +123,7 @@ func TestDataIsOneLine(t *testing.T) {
 	require.True(t, bytes.Equal([]byte(`{  "a": "\n"}`), p.Batch().Frames), "%s", p.Batch().Frames)
 }
 
-func TestReadingATailAllocatesNothing(t *testing.T) { //nolint:paralleltest // allocations are counted
+func TestReadingTailAllocatesNothing(t *testing.T) { //nolint:paralleltest // allocations are counted
 	f := NewFollower(nil, FollowerOptions{})
 	defer f.Stop()
 	topic := f.topics.enter("ses_a")

@@ -20,7 +20,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
 )
 
-func TestCallsNeedTheTokenOfTheInstallation(t *testing.T) {
+func TestCallsNeedTokenOfInstallation(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	token := b.server.Token()

@@ -46,7 +46,7 @@ func TestExecMovesMuchData(t *testing.T) {
 	require.Zero(t, code)
 }
 
-func TestOutputArrivesWhileTheProcessRuns(t *testing.T) {
+func TestOutputArrivesWhileProcessRuns(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	sb := b.create(nil)
@@ -63,7 +63,7 @@ func TestOutputArrivesWhileTheProcessRuns(t *testing.T) {
 	require.Equal(t, "two\n", string(rest))
 }
 
-func TestExecHasATerminal(t *testing.T) {
+func TestExecHasTerminal(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	sb := b.create(nil)
@@ -113,7 +113,7 @@ func TestProcessOutlivesItsClient(t *testing.T) {
 	}, waitLimit, 20*time.Millisecond)
 }
 
-func TestBackgroundChildDoesNotHoldTheOutputOpen(t *testing.T) {
+func TestBackgroundChildDoesNotHoldOutputOpen(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	sb := b.create(nil)

@@ -76,8 +76,8 @@ func TestFailedBuildReportsReason(t *testing.T) {
 	require.ErrorContains(t, err, "USER")
 }
 
-// TestADamagedImageHasItsOwnCode, so that a client does not retry forever.
-func TestADamagedImageHasItsOwnCode(t *testing.T) {
+// TestDamagedImageHasItsOwnCode, so that a client does not retry forever.
+func TestDamagedImageHasItsOwnCode(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	t.Cleanup(func() { require.NoError(t, localmodaltest.Unlock(dir)) })

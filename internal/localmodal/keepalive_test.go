@@ -16,7 +16,7 @@ import (
 )
 
 // An hour of the SDK's pings, without an open call, does not end the connection.
-func TestPingsDoNotEndTheConnection(t *testing.T) {
+func TestPingsDoNotEndConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		listener := bufconn.Listen(64 << 10)

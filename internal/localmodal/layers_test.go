@@ -29,9 +29,9 @@ func entries(t testing.TB, path ...string) (names []string) {
 	return slices.DeleteFunc(names, func(name string) bool { return name == "base" })
 }
 
-// TestAnImageIsDeletedWhileItIsUsed checks that a start or a build in progress keeps its files, and
+// TestImageIsDeletedWhileItIsUsed checks that a start or a build in progress keeps its files, and
 // that afterwards all of them are deleted.
-func TestAnImageIsDeletedWhileItIsUsed(t *testing.T) {
+func TestImageIsDeletedWhileItIsUsed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	b := connect(t, localmodaltest.Start(t, options(t, dir)))
@@ -124,7 +124,7 @@ func TestLayersAreCollectedWhileSnapshotsAreMade(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-func TestAFullDiskFailsSnapshotsAndLeavesNothing(t *testing.T) {
+func TestFullDiskFailsSnapshotsAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("a small file system can only be mounted by root")

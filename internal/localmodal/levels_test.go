@@ -15,7 +15,7 @@ import (
 // depend on the user's privileges. Together, root and an ordinary user run all of them on each
 // level.
 const (
-	privileged = "^Test(ExecPasses|ExecHasATerminal|FilesystemErrors|SnapshotIsExact|SnapshotStops|ExitSnapshot|DirectorySnapshot|" +
+	privileged = "^Test(ExecPasses|ExecHasTerminal|FilesystemErrors|SnapshotIsExact|SnapshotStops|ExitSnapshot|DirectorySnapshot|" +
 		"SandboxSees|HostNetwork|SystemFiles|KilledServer|PortsAre|SecretsAnd|ImageIs)"
 	leveled = privileged + "|^Test(ExecMoves|ExecTimeout|OutputArrives|ProcessOutlives|BackgroundChild|OrphansAre|FilesystemCalls|FilesystemWatch|" +
 		"DeletedImage|HostEnvironment|StoppedServer|TerminateKills|SandboxEnds)"

@@ -48,7 +48,7 @@ func ownNetwork(t *testing.T) (b *bundle, allowed, other netip.AddrPort) {
 	return connect(t, s), allowed, other
 }
 
-func TestHostNetworkIsOutOfReachOfAnOwnNetwork(t *testing.T) {
+func TestHostNetworkIsOutOfReachOfOwnNetwork(t *testing.T) {
 	t.Parallel()
 	b, allowed, other := ownNetwork(t)
 	if b == nil {
@@ -96,7 +96,7 @@ func TestHostNetworkIsOutOfReachOfBuilds(t *testing.T) {
 	require.Equal(t, "hello", b.sh(b.createFrom(built, nil), "cat /hello"))
 }
 
-func TestHostNetworkHasTunnelsToAnOwnNetwork(t *testing.T) {
+func TestHostNetworkHasTunnelsToOwnNetwork(t *testing.T) {
 	t.Parallel()
 	b, _, _ := ownNetwork(t)
 	if b == nil {
@@ -201,7 +201,7 @@ func TestHostNetworkSocketsAreOutOfReach(t *testing.T) {
 	}
 }
 
-func TestHostNetworkConnectionsOutliveASnapshot(t *testing.T) {
+func TestHostNetworkConnectionsOutliveSnapshot(t *testing.T) {
 	t.Parallel()
 	b, allowed, _ := ownNetwork(t)
 	if b == nil {

@@ -111,7 +111,7 @@ func TestHostNetworkHasOutboundAllowlists(t *testing.T) {
 	require.Equal(t, "hello", b.sh(ranges, fmt.Sprintf("curl -sS --max-time 20 http://192.168.127.254:%d/", allowed.Port())))
 }
 
-func TestTunnelsTakeOnlyThoseOnTheInboundAllowlist(t *testing.T) {
+func TestTunnelsTakeOnlyThoseOnInboundAllowlist(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	port := 8080

@@ -145,9 +145,9 @@ func TestStoppedServerEndsItsSandboxes(t *testing.T) {
 	require.Equal(t, "kept\n", again.sh(again.createFrom(left, nil), "cat /root/f"))
 }
 
-// TestAStopWaitsForClientsToSaveTheirSandboxes: the server is up until the last sandbox has ended,
+// TestStopWaitsForClientsToSaveTheirSandboxes: the server is up until the last sandbox has ended,
 // or until the drain timeout.
-func TestAStopWaitsForClientsToSaveTheirSandboxes(t *testing.T) {
+func TestStopWaitsForClientsToSaveTheirSandboxes(t *testing.T) {
 	t.Parallel()
 	o := options(t, t.TempDir())
 	o.DrainTimeout = waitLimit
@@ -203,9 +203,9 @@ func requireRoom(t *testing.T, dir string) {
 	}, waitLimit, 10*time.Millisecond)
 }
 
-// TestAnExitImageSurvivesACrash: the server dies after the files of an ended sandbox have become an
+// TestExitImageSurvivesCrash: the server dies after the files of an ended sandbox have become an
 // image and before the sandbox's record refers to it, or while a full disk prevents the image.
-func TestAnExitImageSurvivesACrash(t *testing.T) {
+func TestExitImageSurvivesCrash(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("a small file system can only be mounted by root")

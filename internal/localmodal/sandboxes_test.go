@@ -53,7 +53,7 @@ func TestNamesAreUniqueAmongRunningSandboxes(t *testing.T) {
 	b.create(&modal.SandboxCreateParams{Name: "s-g1"})
 }
 
-func TestOneOfManyCreatesGetsTheName(t *testing.T) {
+func TestOneOfManyCreatesGetsName(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, err := b.image.Build(b.ctx, b.app, nil) // the SDK's images cannot be shared before they are built
@@ -117,7 +117,7 @@ func TestManySandboxesAtOnceAreListedOnceEach(t *testing.T) {
 	require.ElementsMatch(t, ids, b.list(&modal.SandboxListParams{AppID: b.app.AppID}))
 }
 
-func TestLifetimeEndsASandbox(t *testing.T) {
+func TestLifetimeEndsSandbox(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var sb *modal.Sandbox
@@ -134,7 +134,7 @@ func TestLifetimeEndsASandbox(t *testing.T) {
 	require.Equal(t, 124, ended)
 }
 
-func TestIdleTimeoutEndsAnUnusedSandboxOnly(t *testing.T) {
+func TestIdleTimeoutEndsUnusedSandboxOnly(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var sb *modal.Sandbox

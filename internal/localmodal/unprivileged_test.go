@@ -16,7 +16,7 @@ import (
 const nobody = 65534
 
 // Runs all tests that depend on privileges again as an ordinary user.
-func TestAsAnOrdinaryUser(t *testing.T) {
+func TestAsOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 || os.Getenv(testLevel) != "" {
 		t.Skip("is one already, or the run of a single level")

@@ -112,9 +112,9 @@ func TestArbitraryAgentOutputIsStored(t *testing.T) {
 	require.JSONEq(t, `"x\u0000y"`, string(c.Threads[0].Blocks[0].Output))
 }
 
-// TestActivityIsWrittenAtBothEndsOfATurn and with prompts, but not with events, of which there are
+// TestActivityIsWrittenAtBothEndsOfTurn and with prompts, but not with events, of which there are
 // many: the order of lists by activity is an index.
-func TestActivityIsWrittenAtBothEndsOfATurn(t *testing.T) {
+func TestActivityIsWrittenAtBothEndsOfTurn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -308,7 +308,7 @@ func TestMalformedEventDataIsKeptAndChangesNoBlock(t *testing.T) {
 	requireCode(t, failure.NoSession, err)
 }
 
-func TestPruningKeepsTheTextOfOpenBlocks(t *testing.T) {
+func TestPruningKeepsTextOfOpenBlocks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

@@ -51,7 +51,7 @@ func imported() bundle.Import {
 	}
 }
 
-func TestAnImportedSessionWakesFromItsArchive(t *testing.T) {
+func TestImportedSessionWakesFromItsArchive(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in, data := imported(), noise(t)
@@ -115,7 +115,7 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, errBroken }
 
-func TestAnArchiveIsMadeByOneAttempt(t *testing.T) {
+func TestArchiveIsMadeByOneAttempt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

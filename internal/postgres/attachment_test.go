@@ -51,7 +51,7 @@ func TestImagesAreStoredOnceByCurrentAttempt(t *testing.T) {
 	requireCode(t, failure.NoAttachment, err)
 }
 
-func TestImagesBeyondTheBoundOfASessionAreNotStored(t *testing.T) {
+func TestImagesBeyondBoundOfSessionAreNotStored(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

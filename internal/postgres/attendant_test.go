@@ -50,9 +50,9 @@ func (b *harness) claimFor(t *testing.T, attendant string) run.Claimed {
 	return claimed
 }
 
-// TestAnAttendantClaimsPromptsInOrder with the same events as a claim by a workflow and an attach
+// TestAttendantClaimsPromptsInOrder with the same events as a claim by a workflow and an attach
 // by its worker. A claim is repeated after its response was lost.
-func TestAnAttendantClaimsPromptsInOrder(t *testing.T) {
+func TestAttendantClaimsPromptsInOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.attended(t)
@@ -94,8 +94,8 @@ func TestAnAttendantClaimsPromptsInOrder(t *testing.T) {
 	require.Equal(t, third, b.claimFor(t, "a2").Start.Prompt.ID)
 }
 
-// TestAnAttendantIsDue whenever a claim may return something other than a reason to keep waiting.
-func TestAnAttendantIsDue(t *testing.T) {
+// TestAttendantIsDue whenever a claim may return something other than a reason to keep waiting.
+func TestAttendantIsDue(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(t *testing.T, b *harness)
@@ -275,9 +275,9 @@ func TestWorkflowReclaimsSessionBetweenTurns(t *testing.T) {
 	require.Equal(t, s.LastActivity, taken.LastActivity)
 }
 
-// TestAPromptIsClaimedOnceByItsAttendantOrItsWorkflow has both try concurrently: each prompt has
+// TestPromptIsClaimedOnceByItsAttendantOrItsWorkflow has both try concurrently: each prompt has
 // one run.
-func TestAPromptIsClaimedOnceByItsAttendantOrItsWorkflow(t *testing.T) {
+func TestPromptIsClaimedOnceByItsAttendantOrItsWorkflow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.attended(t)
@@ -316,9 +316,9 @@ func TestAPromptIsClaimedOnceByItsAttendantOrItsWorkflow(t *testing.T) {
 	t.Logf("%d of 30 prompts were claimed by the attendant", byAttendant)
 }
 
-// TestAPromptForAnAttendantIsSignalledLater checks that its submit requests no signal, and that a
+// TestPromptForAttendantIsSignalledLater checks that its submit requests no signal, and that a
 // command that follows gets its own.
-func TestAPromptForAnAttendantIsSignalledLater(t *testing.T) {
+func TestPromptForAttendantIsSignalledLater(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.attended(t)

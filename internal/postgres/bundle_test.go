@@ -44,7 +44,7 @@ func (b *harness) keep(t *testing.T, n int) {
 	b.sql(t, "UPDATE installation SET keep_bundles = "+strconv.Itoa(n))
 }
 
-func TestABundleBecomesTheHead(t *testing.T) {
+func TestBundleBecomesHead(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, err := b.BundleHead(b.ctx, b.id)
@@ -79,7 +79,7 @@ func TestABundleBecomesTheHead(t *testing.T) {
 	requireCode(t, failure.IllegalState, b.BundleCommit(b.ctx, stolen))
 }
 
-func TestASnapshotIsKeptWhileABundleNeedsIt(t *testing.T) {
+func TestSnapshotIsKeptWhileBundleNeedsIt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.keep(t, 1)
@@ -196,9 +196,9 @@ func TestSnapshotWithoutBundleIsKeptForGracePeriod(t *testing.T) {
 	require.Equal(t, []string{"im-old"}, b.condemned(t))
 }
 
-// TestABundleOfAnOlderReleaseIsNotAged checks snapshots that such a release has not marked as
+// TestBundleOfOlderReleaseIsNotAged checks snapshots that such a release has not marked as
 // bundled.
-func TestABundleOfAnOlderReleaseIsNotAged(t *testing.T) {
+func TestBundleOfOlderReleaseIsNotAged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

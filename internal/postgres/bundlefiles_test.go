@@ -201,7 +201,7 @@ func TestFilesKeptForBundlesAreBounded(t *testing.T) {
 	require.Equal(t, []string{"f00 2"}, b.contents(t, b.snapshotted(t, "im-4").ID))
 }
 
-func TestARevertWithFilesHasThoseOfItsBundle(t *testing.T) {
+func TestRevertWithFilesHasThoseOfItsBundle(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

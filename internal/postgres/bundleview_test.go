@@ -176,7 +176,7 @@ func TestBundlesAreListedNewestFirst(t *testing.T) {
 	requireCode(t, failure.Invalid, err)
 }
 
-func TestTheReceiptOfARestoreIsKeptWithItsBundle(t *testing.T) {
+func TestReceiptOfRestoreIsKeptWithItsBundle(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -241,7 +241,7 @@ func TestPurgeDeletesImagesOfPinnedBundles(t *testing.T) {
 	require.Equal(t, []string{"im-1"}, b.condemned(t))
 }
 
-func TestASessionHasABoundedNumberOfPins(t *testing.T) {
+func TestSessionHasBoundedNumberOfPins(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -252,7 +252,7 @@ func TestASessionHasABoundedNumberOfPins(t *testing.T) {
 	requireCode(t, failure.LimitReached, err)
 }
 
-func TestACheckpointIsDeletedWithItsSnapshot(t *testing.T) {
+func TestCheckpointIsDeletedWithItsSnapshot(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.keep(t, 1)

@@ -87,7 +87,7 @@ func TestRunWithoutSandboxRequestsNoCheckpoint(t *testing.T) {
 	require.Empty(t, got.Look.Commands)
 }
 
-func TestACheckpointFollowsThePolicyOfTheInstallation(t *testing.T) {
+func TestCheckpointFollowsPolicyOfInstallation(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, err := b.SessionOpen(b.ctx, b.id, "w1")

@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestRunsAreRevertedInTheOrderOfTheLog(t *testing.T) {
+func TestRunsAreRevertedInOrderOfLog(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

@@ -183,8 +183,8 @@ func TestUnjoinedPromptEndsCollection(t *testing.T) {
 	}
 }
 
-// TestACollectionIsBoundedInPrompts checks that the next prompt begins another collection.
-func TestACollectionIsBoundedInPrompts(t *testing.T) {
+// TestCollectionIsBoundedInPrompts checks that the next prompt begins another collection.
+func TestCollectionIsBoundedInPrompts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	head := b.collect(t, "0")
@@ -239,8 +239,8 @@ func TestCollectedPromptsAreWithdrawnAndReplacedOneByOne(t *testing.T) {
 	require.Equal(t, "two\n\n3", start.Prompt.Content)
 }
 
-// TestAPromotedCollectionIsSignalled, because its timer no longer does so.
-func TestAPromotedCollectionIsSignalled(t *testing.T) {
+// TestPromotedCollectionIsSignalled, because its timer no longer does so.
+func TestPromotedCollectionIsSignalled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -331,8 +331,8 @@ func TestJoinedPromptsEndWithRunOfEarlierRelease(t *testing.T) {
 	require.True(t, b.claim(t, second.ID).Granted)
 }
 
-// TestAHeldQueueCollects prompts, which start when the queue is released.
-func TestAHeldQueueCollects(t *testing.T) {
+// TestHeldQueueCollects prompts, which start when the queue is released.
+func TestHeldQueueCollects(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

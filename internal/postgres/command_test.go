@@ -144,7 +144,7 @@ func TestStopEndsEveryOtherCommand(t *testing.T) {
 
 // The workflow task that recorded the transition was lost, and the next one decides to run a
 // prompt.
-func TestAPromptIsClaimedInARunningSessionOnly(t *testing.T) {
+func TestPromptIsClaimedInRunningSessionOnly(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -166,7 +166,7 @@ func TestAPromptIsClaimedInARunningSessionOnly(t *testing.T) {
 }
 
 // The workflow task that claimed a prompt was lost, and the next one decides to hibernate.
-func TestASessionDoesNotHibernateInATurn(t *testing.T) {
+func TestSessionDoesNotHibernateInTurn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -178,7 +178,7 @@ func TestASessionDoesNotHibernateInATurn(t *testing.T) {
 	require.NoError(t, b.TransitionRecord(b.ctx, step))
 }
 
-func TestAnAbortNeverHitsTheNextPrompt(t *testing.T) {
+func TestAbortNeverHitsNextPrompt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -206,7 +206,7 @@ func TestAnAbortNeverHitsTheNextPrompt(t *testing.T) {
 }
 
 // The prompt was requeued before its agent received it: the abort still applies to the prompt.
-func TestAnAbortedPromptIsNotRunAgain(t *testing.T) {
+func TestAbortedPromptIsNotRunAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -224,7 +224,7 @@ func TestAnAbortedPromptIsNotRunAgain(t *testing.T) {
 	require.Equal(t, []string{"abort pending ", "abort applied "}, b.commandEvents(t, before))
 }
 
-func TestTheNewestRevertCounts(t *testing.T) {
+func TestNewestRevertCounts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -249,7 +249,7 @@ func TestTheNewestRevertCounts(t *testing.T) {
 
 // A session that moves to a new sandbox wakes again even if its workflow was lost while it
 // hibernated.
-func TestARestartIsKeptAsAWake(t *testing.T) {
+func TestRestartIsKeptAsWake(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -425,7 +425,7 @@ func TestUnansweredSignalIsFound(t *testing.T) {
 	require.Equal(t, []backlog.Overdue{{SessionID: b.id, HeardBy: "w1"}}, overdue(), "the command is pending")
 }
 
-func TestASessionInErrorContinuesWithoutItsFiles(t *testing.T) {
+func TestSessionInErrorContinuesWithoutItsFiles(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

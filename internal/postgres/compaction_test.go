@@ -139,9 +139,9 @@ func TestCompactionIsBoundedAndSkipsLockedSessions(t *testing.T) {
 	require.Less(t, next, query[int64](b.ctx, t, b.url, "SELECT no FROM sessions WHERE id = $1", ids[0]), "the budget is used up: it continues with the same session")
 }
 
-// TestRetentionAndPurgeOfACompactedLog checks that both delete what compaction has left, and that
+// TestRetentionAndPurgeOfCompactedLog checks that both delete what compaction has left, and that
 // errors name the beginning of the log.
-func TestRetentionAndPurgeOfACompactedLog(t *testing.T) {
+func TestRetentionAndPurgeOfCompactedLog(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

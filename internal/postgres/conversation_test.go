@@ -13,9 +13,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 )
 
-// TestAConversationIsReadInPages reads a long conversation in pages while it grows. The pages and
+// TestConversationIsReadInPages reads a long conversation in pages while it grows. The pages and
 // the events after them yield the whole conversation.
-func TestAConversationIsReadInPages(t *testing.T) {
+func TestConversationIsReadInPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

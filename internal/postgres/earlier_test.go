@@ -16,10 +16,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestADatabaseOfAnEarlierReleaseIsMigratedAndUsed checks that the data of that release is read
+// TestDatabaseOfEarlierReleaseIsMigratedAndUsed checks that the data of that release is read
 // unchanged, that every session can be opened by a workflow of this version and accepts a command,
 // and that sessions with work in progress continue.
-func TestADatabaseOfAnEarlierReleaseIsMigratedAndUsed(t *testing.T) {
+func TestDatabaseOfEarlierReleaseIsMigratedAndUsed(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.FileURL(t, "testdata/schema6.sql")
 	b := &harness{DB: postgrestest.Open(t, url), url: url, ctx: t.Context()}

@@ -73,9 +73,9 @@ func TestEventsOfManySessionsAreReadInOneStatement(t *testing.T) {
 	}
 }
 
-// TestAPageNamesTheRunAndTheConversationOfEachEvent reads pages of several sizes of a log with
+// TestPageNamesRunAndConversationOfEachEvent reads pages of several sizes of a log with
 // three runs, events of the store between them, and the conversations of two subagents.
-func TestAPageNamesTheRunAndTheConversationOfEachEvent(t *testing.T) {
+func TestPageNamesRunAndConversationOfEachEvent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -136,8 +136,8 @@ func TestReadingEventAllocatesNothing(t *testing.T) { //nolint:paralleltest // a
 	require.Less(t, all-one, 200.0, "of 1000 events")
 }
 
-// TestRowsOfAPageInAnotherOrderAreRefused, instead of events without the ids of their runs.
-func TestRowsOfAPageInAnotherOrderAreRefused(t *testing.T) {
+// TestRowsOfPageInAnotherOrderAreRefused, instead of events without the ids of their runs.
+func TestRowsOfPageInAnotherOrderAreRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const (

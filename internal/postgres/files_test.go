@@ -172,7 +172,7 @@ func TestEventsOfFilesAreBoundedByTheirBudget(t *testing.T) {
 	require.Equal(t, workspacefile.Logged{Bytes: 2 * spent, Events: 2, Full: true, TooLarge: true}, told)
 }
 
-func TestFilesOfAnOlderAttemptAreNotStored(t *testing.T) {
+func TestFilesOfOlderAttemptAreNotStored(t *testing.T) {
 	t.Parallel()
 	b, batch := filing(t)
 	batch.Changes = []workspacefile.Change{written(1, "a", "1")}
@@ -203,7 +203,7 @@ func TestFilesOfAnOlderAttemptAreNotStored(t *testing.T) {
 	require.Equal(t, []string{"created a 1", "modified a 1"}, b.fileEvents(t))
 }
 
-func TestASandboxCannotFillTheDatabase(t *testing.T) {
+func TestSandboxCannotFillDatabase(t *testing.T) {
 	t.Parallel()
 	b, batch := filing(t)
 	big := strings.Repeat("x", workspacefile.MaxBytes)
@@ -247,7 +247,7 @@ func TestASandboxCannotFillTheDatabase(t *testing.T) {
 	require.NotContains(t, err.Error(), "was deleted at", "only some deleted files are remembered")
 }
 
-func TestAFullWorkspaceIsAnErrorEvent(t *testing.T) {
+func TestFullWorkspaceIsErrorEvent(t *testing.T) {
 	t.Parallel()
 	b, batch := filing(t)
 	batch.BoundedSeq = 3
@@ -264,7 +264,7 @@ func TestAFullWorkspaceIsAnErrorEvent(t *testing.T) {
 	require.Contains(t, notes[0], "20000")
 }
 
-func TestADiffIsStoredWithTheFiles(t *testing.T) {
+func TestDiffIsStoredWithFiles(t *testing.T) {
 	t.Parallel()
 	b, batch := filing(t)
 	d, err := b.DiffGet(b.ctx, b.id)

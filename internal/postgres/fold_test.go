@@ -14,7 +14,7 @@ func delta(data string) eventlog.Draft {
 	return eventlog.Draft{Type: string(conversation.EventTextDelta), ConversationID: "main", Data: json.RawMessage(data)}
 }
 
-func TestADeltaIsReadWithoutDecodingIt(t *testing.T) { //nolint:paralleltest // it counts allocations
+func TestDeltaIsReadWithoutDecodingIt(t *testing.T) { //nolint:paralleltest // it counts allocations
 	encoded, err := conversation.Encode(conversation.TextDelta{BlockID: "block-1", Delta: "a word, ein Wört <b>"})
 	require.NoError(t, err)
 	d := delta(string(encoded))

@@ -11,8 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 )
 
-// TestAPageOfEventsIsBoundedInBytes reads a log of large events.
-func TestAPageOfEventsIsBoundedInBytes(t *testing.T) {
+// TestPageOfEventsIsBoundedInBytes reads a log of large events.
+func TestPageOfEventsIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const events = 40

@@ -106,7 +106,7 @@ func TestForkStartsAtBundleOfSession(t *testing.T) {
 	require.ErrorContains(t, err, "the nearest before is "+two.ID)
 }
 
-func TestAForkOfAForkKeepsTheNameOfItsMemory(t *testing.T) {
+func TestForkOfForkKeepsNameOfItsMemory(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -169,7 +169,7 @@ func TestFiftyForksOfOneBundleAtOnce(t *testing.T) {
 	require.Equal(t, []string{"one", "two"}, b.spoken(t))
 }
 
-func TestAForkIsMadeOnceForAKey(t *testing.T) {
+func TestForkIsMadeOnceForKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -187,7 +187,7 @@ func TestAForkIsMadeOnceForAKey(t *testing.T) {
 	requireCode(t, failure.Idempotency, err)
 }
 
-func TestASnapshotIsKeptWhileAForkNeedsIt(t *testing.T) {
+func TestSnapshotIsKeptWhileForkNeedsIt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.keep(t, 1)

@@ -140,7 +140,7 @@ func TestForkWithAnotherAgentGetsConversationAfterRevert(t *testing.T) {
 	require.Nil(t, start.HandOff)
 }
 
-func TestAHandOffIsBounded(t *testing.T) {
+func TestHandOffIsBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

@@ -50,9 +50,9 @@ func (b *harness) claim(t *testing.T, promptID string) run.Verdict {
 	return verdict
 }
 
-// TestNoPromptStartsWhileTheQueueIsHeld checks that the workflow claims no prompt and reads none as
+// TestNoPromptStartsWhileQueueIsHeld checks that the workflow claims no prompt and reads none as
 // pending; the run in progress ends as usual.
-func TestNoPromptStartsWhileTheQueueIsHeld(t *testing.T) {
+func TestNoPromptStartsWhileQueueIsHeld(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -91,9 +91,9 @@ func TestNoPromptStartsWhileTheQueueIsHeld(t *testing.T) {
 	require.True(t, b.claim(t, second).Granted)
 }
 
-// TestAnAttendantClaimsNothingWhileTheQueueIsHeld checks that it keeps the session, and claims
+// TestAttendantClaimsNothingWhileQueueIsHeld checks that it keeps the session, and claims
 // after the release.
-func TestAnAttendantClaimsNothingWhileTheQueueIsHeld(t *testing.T) {
+func TestAttendantClaimsNothingWhileQueueIsHeld(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.attended(t)
@@ -171,9 +171,9 @@ func TestHoldIsIdempotent(t *testing.T) {
 	requireCode(t, failure.NoSession, err)
 }
 
-// TestAReaderKnowsTheQueueAfterAHold, even if the queue is longer than its events, or the reader is
+// TestReaderKnowsQueueAfterHold, even if the queue is longer than its events, or the reader is
 // of an earlier version.
-func TestAReaderKnowsTheQueueAfterAHold(t *testing.T) {
+func TestReaderKnowsQueueAfterHold(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

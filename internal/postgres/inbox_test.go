@@ -33,9 +33,9 @@ SELECT 'que_' || md5(r.id || i), r.session_id, r.id, i, '{"id":"q","kind":"quest
     now(), now() + interval '1 day', CASE WHEN k.status <> 'open' THEN now() END
 FROM r, generate_series(0, 499) i, LATERAL (SELECT (ARRAY['open', 'answered', 'answered', 'answered', 'answered', 'answered', 'answered', 'expired', 'cancelled', 'cancelled'])[1 + i % 10] AS status) k`
 
-// TestTheInboxIsReadByAnIndex checks that a page reads only the rows that it shows, of 100,000
+// TestInboxIsReadByIndex checks that a page reads only the rows that it shows, of 100,000
 // questions of 200 sessions.
-func TestTheInboxIsReadByAnIndex(t *testing.T) {
+func TestInboxIsReadByIndex(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.sql(t, fillQuestions, 100_000)

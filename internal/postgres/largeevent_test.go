@@ -16,10 +16,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestTheDataOfALargeEventIsStoredApart checks that the row of a large event refers to its data,
+// TestDataOfLargeEventIsStoredApart checks that the row of a large event refers to its data,
 // which is written together with the row, read only if the event is returned, and erased together
 // with the row.
-func TestTheDataOfALargeEventIsStoredApart(t *testing.T) {
+func TestDataOfLargeEventIsStoredApart(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
-func TestAPromptIsServedFromSubmitToEnd(t *testing.T) {
+func TestPromptIsServedFromSubmitToEnd(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

@@ -222,9 +222,9 @@ func TestOldLifecycleEventsAreDeleted(t *testing.T) {
 	require.Equal(t, fmt.Sprint([]lifecycle.Type{lifecycle.SessionHibernated}), fmt.Sprint(lifecycleTypes(b.lifecycle(t, old.Position, lifecycle.Filter{}))))
 }
 
-// TestAPageOfLifecycleEventsIsBoundedInBytes checks that several pages together contain each of the
+// TestPageOfLifecycleEventsIsBoundedInBytes checks that several pages together contain each of the
 // large events once. Events that the filter excludes do not count.
-func TestAPageOfLifecycleEventsIsBoundedInBytes(t *testing.T) {
+func TestPageOfLifecycleEventsIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

@@ -232,7 +232,7 @@ func TestListsByActivityFollowIt(t *testing.T) {
 	require.Equal(t, []string{first, second}, list(listing.Oldest))
 }
 
-func TestACursorIsForOneOrder(t *testing.T) {
+func TestCursorIsForOneOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.session(t)
@@ -285,9 +285,9 @@ func TestSearchWithoutItsIndex(t *testing.T) {
 	search()
 }
 
-// TestListsOfSessionsOfAnEarlierRelease lists them after the migration, even if the migration was
+// TestListsOfSessionsOfEarlierRelease lists them after the migration, even if the migration was
 // interrupted.
-func TestListsOfSessionsOfAnEarlierRelease(t *testing.T) {
+func TestListsOfSessionsOfEarlierRelease(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.FileURL(t, "testdata/schema6.sql")
 	b := &harness{DB: postgrestest.Open(t, url), url: url, ctx: t.Context()}
@@ -315,9 +315,9 @@ func TestListsOfSessionsOfAnEarlierRelease(t *testing.T) {
 	check()
 }
 
-// TestAListReadsABoundedNumberOfPages counts the pages of tables and indexes that lists read, with
+// TestListReadsBoundedNumberOfPages counts the pages of tables and indexes that lists read, with
 // custom plans and with generic plans, which Postgres may choose after some executions.
-func TestAListReadsABoundedNumberOfPages(t *testing.T) {
+func TestListReadsBoundedNumberOfPages(t *testing.T) {
 	t.Parallel()
 	const n = 20000
 	url := postgrestest.URL(t)

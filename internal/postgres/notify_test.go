@@ -42,7 +42,7 @@ func (b *harness) listen(t *testing.T) (notified func() []string) {
 	}
 }
 
-func TestReadersAreNotifiedAfterTheCommit(t *testing.T) {
+func TestReadersAreNotifiedAfterCommit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	notified := b.listen(t)

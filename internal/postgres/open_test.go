@@ -52,7 +52,7 @@ func TestManyProcessesMayMigrateAtOnce(t *testing.T) {
 	}
 }
 
-func TestAnInstallationHasOneID(t *testing.T) {
+func TestInstallationHasOneID(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var all sync.WaitGroup
@@ -110,7 +110,7 @@ func TestCanceledCallerGetsItsCause(t *testing.T) {
 	requireCode(t, failure.Unavailable, err)
 }
 
-func TestAClosedPoolIsUnavailable(t *testing.T) {
+func TestClosedPoolIsUnavailable(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)
 	require.NoError(t, db.Ping(t.Context()))

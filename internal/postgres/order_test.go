@@ -9,7 +9,7 @@ import (
 )
 
 // The signal of an earlier prompt may be lost or delayed, but not its place.
-func TestAPromptIsNotClaimedBeforeAnEarlierOne(t *testing.T) {
+func TestPromptIsNotClaimedBeforeEarlierOne(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/why"
 )
 
-func TestWorkersRecordAnOutageTogether(t *testing.T) {
+func TestWorkersRecordOutageTogether(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.NoError(t, b.OutageRecord(b.ctx, "database", 2*time.Hour, time.Hour))

@@ -168,9 +168,9 @@ func TestIdleRunWithOpenQuestionIsParked(t *testing.T) {
 	require.True(t, parked, "it has been silent for long")
 }
 
-// TestARunIsParkedWhileASubagentAsks checks that a subagent that waits for the question does not
+// TestRunIsParkedWhileSubagentAsks checks that a subagent that waits for the question does not
 // keep the session awake, while another subagent does.
-func TestARunIsParkedWhileASubagentAsks(t *testing.T) {
+func TestRunIsParkedWhileSubagentAsks(t *testing.T) {
 	t.Parallel()
 	asked := permission
 	asked.ToolUseID = "inner"
@@ -193,9 +193,9 @@ func TestARunIsParkedWhileASubagentAsks(t *testing.T) {
 	require.True(t, b.park(t, run), "all that works waits for the question")
 }
 
-// TestCommandsOfAParkedSessionAreSignalled, because there is no running turn after which the
+// TestCommandsOfParkedSessionAreSignalled, because there is no running turn after which the
 // workflow would read them.
-func TestCommandsOfAParkedSessionAreSignalled(t *testing.T) {
+func TestCommandsOfParkedSessionAreSignalled(t *testing.T) {
 	t.Parallel()
 	b, _ := asleepAsking(t, time.Hour, permission)
 	b.opened(t)

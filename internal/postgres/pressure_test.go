@@ -61,7 +61,7 @@ func prompt(sessionID string) session.Prompt {
 	return session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: sessionID, Content: "hello"}
 }
 
-func TestWritesToALockedSessionLeaveThePoolToOthers(t *testing.T) {
+func TestWritesToLockedSessionLeavePoolToOthers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	other := b.session(t)
@@ -111,7 +111,7 @@ func (b *harness) waitsForLock(t *testing.T) bool {
 	return waits
 }
 
-func TestManyLockedSessionsLeaveThePoolToOthers(t *testing.T) {
+func TestManyLockedSessionsLeavePoolToOthers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	db := b.open(t, postgres.Options{MaxConns: 4, CallTimeout: waitLimit, LockTimeout: waitLimit, StatementTimeout: waitLimit})
@@ -143,7 +143,7 @@ func TestManyLockedSessionsLeaveThePoolToOthers(t *testing.T) {
 	}
 }
 
-func TestTheWaitForALockedSessionIsBounded(t *testing.T) {
+func TestWaitForLockedSessionIsBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	db := b.open(t, postgres.Options{LockTimeout: 50 * time.Millisecond, CallTimeout: waitLimit, StatementTimeout: waitLimit})
@@ -191,8 +191,8 @@ func TestWaitersPerSessionAreBounded(t *testing.T) {
 	require.Equal(t, callers-128, refused)
 }
 
-// TestHelperThatHoldsASession is the process that the next test freezes.
-func TestHelperThatHoldsASession(t *testing.T) { //nolint:paralleltest // a separate process
+// TestHelperThatHoldsSession is the process that the next test freezes.
+func TestHelperThatHoldsSession(t *testing.T) { //nolint:paralleltest // a separate process
 	address, id := os.Getenv("POSTGRES_TEST_URL"), os.Getenv("POSTGRES_TEST_SESSION")
 	if address == "" {
 		t.Skip("it is run by TestProcessFrozenInTransactionReleasesSession")
@@ -213,7 +213,7 @@ func TestProcessFrozenInTransactionReleasesSession(t *testing.T) {
 	b := setup(t)
 	self, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestHelperThatHoldsASession$")
+	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestHelperThatHoldsSession$")
 	cmd.Env = append(os.Environ(), "POSTGRES_TEST_URL="+b.url, "POSTGRES_TEST_SESSION="+b.id)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -231,8 +231,8 @@ func TestProcessFrozenInTransactionReleasesSession(t *testing.T) {
 	require.NoError(t, err, "the server ended the transaction of the frozen process")
 }
 
-// TestTheServerEndsAFrozenTransactionBeforeItsWaitersTimeOut compares the defaults.
-func TestTheServerEndsAFrozenTransactionBeforeItsWaitersTimeOut(t *testing.T) {
+// TestServerEndsFrozenTransactionBeforeItsWaitersTimeOut compares the defaults.
+func TestServerEndsFrozenTransactionBeforeItsWaitersTimeOut(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	have := b.open(t, postgres.Options{}).ServerTimeouts(t.Context(), t)
@@ -476,7 +476,7 @@ func TestBulkCallsMayTakeLonger(t *testing.T) {
 	require.Equal(t, "10s", postgres.InCall(t.Context(), t, db, b.id))
 }
 
-func TestALockedSessionIsLeftOutOfAnAppend(t *testing.T) {
+func TestLockedSessionIsLeftOutOfAppend(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	other := b.session(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestAProblemIsInTheLog(t *testing.T) {
+func TestProblemIsInLog(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.NoError(t, b.ProblemReport(t.Context(), b.id, problem.SyncFailed, "the disk\x00 is full"))
@@ -22,7 +22,7 @@ func TestAProblemIsInTheLog(t *testing.T) {
 	requireCode(t, failure.NoSession, b.ProblemReport(t.Context(), "ses_none", "x", "y"))
 }
 
-func TestRefusedConnectionsAreInTheLog(t *testing.T) {
+func TestRefusedConnectionsAreInLog(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -64,7 +64,7 @@ func TestNetworkEventsOfRunAreBoundedAcrossAttempts(t *testing.T) {
 	require.Equal(t, 1, count(next))
 }
 
-func TestTheProgressOfASetupIsInTheLog(t *testing.T) {
+func TestProgressOfSetupIsInLog(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.NoError(t, b.SetupRecord(t.Context(), b.id, "clone", "started"))

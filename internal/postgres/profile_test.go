@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestAProfileKeepsItsVersions(t *testing.T) {
+func TestProfileKeepsItsVersions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first, err := b.ProfileCreate(b.ctx, profile.Profile{
@@ -67,7 +67,7 @@ func TestAProfileKeepsItsVersions(t *testing.T) {
 	require.Empty(t, next)
 }
 
-func TestATurnHasTheProfileOfItsSession(t *testing.T) {
+func TestTurnHasProfileOfItsSession(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p, err := b.ProfileCreate(b.ctx, profile.Profile{
@@ -85,7 +85,7 @@ func TestATurnHasTheProfileOfItsSession(t *testing.T) {
 	require.Equal(t, &p.Spec, start.Profile)
 }
 
-func TestVersionsOfAProfileAreListed(t *testing.T) {
+func TestVersionsOfProfileAreListed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p, err := b.ProfileCreate(b.ctx, profile.Profile{ID: session.NewID(session.ProfilePrefix), Name: "p"})

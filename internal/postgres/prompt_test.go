@@ -55,7 +55,7 @@ func TestRepeatedSubmitIsOnePrompt(t *testing.T) {
 	require.Equal(t, []string{"prompt", "queue", "title"}, b.types(t, 0))
 }
 
-func TestTheTurnOfAPromptIsFound(t *testing.T) {
+func TestTurnOfPromptIsFound(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -83,7 +83,7 @@ func TestTheTurnOfAPromptIsFound(t *testing.T) {
 	requireCode(t, failure.NoSession, err)
 }
 
-func TestTheQueueIsReported(t *testing.T) {
+func TestQueueIsReported(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first, second := b.submit(t, "1"), b.submit(t, "2")
@@ -158,7 +158,7 @@ func TestOrdinalsAreUnique(t *testing.T) {
 	requireCode(t, failure.NoSession, err)
 }
 
-func TestAQueueIsFullAtItsLimit(t *testing.T) {
+func TestQueueIsFullAtItsLimit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.sql(t, `INSERT INTO prompts (session_id, id, ordinal, status, content, mode, on_unknown, author, created_at)
@@ -174,7 +174,7 @@ func TestAQueueIsFullAtItsLimit(t *testing.T) {
 	require.EqualValues(t, session.MaxQueued, n)
 }
 
-func TestPromptsOfASessionInErrorAreBlocked(t *testing.T) {
+func TestPromptsOfSessionInErrorAreBlocked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.submit(t, "accepted")
@@ -231,7 +231,7 @@ func TestUnstorablePromptIsRefused(t *testing.T) {
 	requireCode(t, failure.Invalid, err)
 }
 
-func TestOnlyALostPromptIsRequeued(t *testing.T) {
+func TestOnlyLostPromptIsRequeued(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -257,7 +257,7 @@ func TestOnlyALostPromptIsRequeued(t *testing.T) {
 	requireCode(t, failure.NoPrompt, b.PromptRequeue(b.ctx, b.id, "nothing"))
 }
 
-func TestCancelEndsTheRunningPromptToo(t *testing.T) {
+func TestCancelEndsRunningPromptToo(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -285,9 +285,9 @@ func TestErrorsHideDriverDetails(t *testing.T) {
 	require.ErrorContains(t, f.Err, "SQLSTATE", "the log has it all")
 }
 
-// TestAFullQueueOfLargePromptsIsCancelled cancels prompts whose content would add up to hundreds of
+// TestFullQueueOfLargePromptsIsCancelled cancels prompts whose content would add up to hundreds of
 // megabytes of events, in more than one transaction.
-func TestAFullQueueOfLargePromptsIsCancelled(t *testing.T) {
+func TestFullQueueOfLargePromptsIsCancelled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const prompts = 450
@@ -333,9 +333,9 @@ func TestAFullQueueOfLargePromptsIsCancelled(t *testing.T) {
 	require.Len(t, b.events(t), len(before)+len(events), "nothing is reported twice")
 }
 
-// TestAReaderRebuildsTheQueueFromItsChanges changes a queue at random. A reader of all queue events
+// TestReaderRebuildsQueueFromItsChanges changes a queue at random. A reader of all queue events
 // reconstructs the queue, and the size of each event does not depend on the length of the queue.
-func TestAReaderRebuildsTheQueueFromItsChanges(t *testing.T) {
+func TestReaderRebuildsQueueFromItsChanges(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var queue event.Queue
@@ -389,8 +389,8 @@ func TestAReaderRebuildsTheQueueFromItsChanges(t *testing.T) {
 	check()
 }
 
-// TestAPromptHasTheUsageOfItsLastRun after the run has ended, whenever the prompt is read.
-func TestAPromptHasTheUsageOfItsLastRun(t *testing.T) {
+// TestPromptHasUsageOfItsLastRun after the run has ended, whenever the prompt is read.
+func TestPromptHasUsageOfItsLastRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -416,8 +416,8 @@ func TestAPromptHasTheUsageOfItsLastRun(t *testing.T) {
 	require.Equal(t, &session.PromptUsage{Usage: usage.Usage{CostUnknown: true}}, read(second), "unknown is not zero")
 }
 
-// TestTheReleaseBeforeReadsSessionsOfUnknownCost, although it expects their cost to be a number.
-func TestTheReleaseBeforeReadsSessionsOfUnknownCost(t *testing.T) {
+// TestReleaseBeforeReadsSessionsOfUnknownCost, although it expects their cost to be a number.
+func TestReleaseBeforeReadsSessionsOfUnknownCost(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

@@ -346,7 +346,7 @@ func TestRetention(t *testing.T) {
 	require.Zero(t, query[int](b.ctx, t, b.url, "SELECT count(*)::int FROM event_log e JOIN sessions s ON s.no = e.session_no WHERE e.seq < s.first_seq"))
 }
 
-func TestALockedSessionDoesNotKeepOthersFromRetention(t *testing.T) {
+func TestLockedSessionDoesNotKeepOthersFromRetention(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var ids []string
@@ -375,9 +375,9 @@ func TestALockedSessionDoesNotKeepOthersFromRetention(t *testing.T) {
 	require.Equal(t, pruned, again, "the session that was locked has its turn in the next round")
 }
 
-// TestAPurgeOnlyAdvances checks that a late result of a worker that lost its lease does not reset
+// TestPurgeOnlyAdvances checks that a late result of a worker that lost its lease does not reset
 // the purge.
-func TestAPurgeOnlyAdvances(t *testing.T) {
+func TestPurgeOnlyAdvances(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.session(t)
@@ -463,9 +463,9 @@ func TestPurgeKeepsConcurrentlyRecordedImage(t *testing.T) {
 	require.Equal(t, []string{"purges"}, find(t, b.url, b.id))
 }
 
-// TestASnapshotIsRecordedWhileItsSessionIsDeleted: the row of the session exists when the statement begins, and is deleted before the
+// TestSnapshotIsRecordedWhileItsSessionIsDeleted: the row of the session exists when the statement begins, and is deleted before the
 // foreign key is checked.
-func TestASnapshotIsRecordedWhileItsSessionIsDeleted(t *testing.T) {
+func TestSnapshotIsRecordedWhileItsSessionIsDeleted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.session(t)

@@ -47,7 +47,7 @@ func (b *harness) questions(t *testing.T) []question.Question {
 	return items
 }
 
-func TestAQuestionIsAskedOnceAndAnsweredOnce(t *testing.T) {
+func TestQuestionIsAskedOnceAndAnsweredOnce(t *testing.T) {
 	t.Parallel()
 	b, run, add := asking(t, time.Hour, permission, inquiry)
 	require.NoError(t, b.appendOne(t, add), "as after a lost answer")
@@ -102,7 +102,7 @@ func TestAQuestionIsAskedOnceAndAnsweredOnce(t *testing.T) {
 	require.Equal(t, inquiry.ID, pending[0].Asked.ID)
 }
 
-func TestAnAnswerMustFitItsQuestion(t *testing.T) {
+func TestAnswerMustFitItsQuestion(t *testing.T) {
 	t.Parallel()
 	b, _, _ := asking(t, time.Hour, permission, inquiry)
 	list := b.questions(t)
@@ -146,7 +146,7 @@ func TestLateAnswerIsRefusedAndQuestionExpires(t *testing.T) {
 	require.Len(t, pending, 1, "the agent must still be notified")
 }
 
-func TestAQuestionDoesNotExpireEarly(t *testing.T) {
+func TestQuestionDoesNotExpireEarly(t *testing.T) {
 	t.Parallel()
 	b, _, _ := asking(t, time.Hour, permission)
 	got, err := b.QuestionExpire(b.ctx, b.id, b.questions(t)[0].ID)
@@ -174,7 +174,7 @@ func TestAgentWithdrawsQuestion(t *testing.T) {
 	require.Empty(t, pending)
 }
 
-func TestAQuestionEndsWithItsTurn(t *testing.T) {
+func TestQuestionEndsWithItsTurn(t *testing.T) {
 	t.Parallel()
 	b, runID, _ := asking(t, time.Hour, permission)
 	position := b.position(t)
@@ -265,7 +265,7 @@ func TestQuestionsComeInPages(t *testing.T) {
 	requireCode(t, failure.Invalid, err)
 }
 
-func TestTheInboxHasTheQuestionsOfAllSessionsOpenOnesFirst(t *testing.T) {
+func TestInboxHasQuestionsOfAllSessionsOpenOnesFirst(t *testing.T) {
 	t.Parallel()
 	first, _, _ := asking(t, time.Hour, permission, inquiry)
 	list := first.questions(t)

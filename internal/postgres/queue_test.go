@@ -24,7 +24,7 @@ func decodePrompt(t *testing.T, e eventlog.Event) resource.PromptJSON {
 	return data.Prompt.Whole()
 }
 
-func TestAQueuedPromptIsReplaced(t *testing.T) {
+func TestQueuedPromptIsReplaced(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -96,8 +96,8 @@ func TestPromotedPromptRunsNext(t *testing.T) {
 	requireCode(t, failure.NotQueued, err)
 }
 
-// TestALongQueueIsCleared completely or not at all, with queue events of a bounded size.
-func TestALongQueueIsCleared(t *testing.T) {
+// TestLongQueueIsCleared completely or not at all, with queue events of a bounded size.
+func TestLongQueueIsCleared(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

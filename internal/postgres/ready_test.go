@@ -18,7 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 )
 
-func TestADatabaseWithAFullDiskIsNotReady(t *testing.T) {
+func TestDatabaseWithFullDiskIsNotReady(t *testing.T) {
 	t.Parallel()
 	dir := shortDir(t)
 	disk := filepath.Join(dir, "d")
@@ -70,7 +70,7 @@ func fill(t *testing.T, path string) {
 	}
 }
 
-func TestAReadOnlyDatabaseIsNotReady(t *testing.T) {
+func TestReadOnlyDatabaseIsNotReady(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.sql(t, "DO $$ BEGIN EXECUTE 'ALTER DATABASE '||current_database()||' SET default_transaction_read_only = on'; END $$")

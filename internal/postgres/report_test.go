@@ -105,9 +105,9 @@ func TestScreenshotsAreListedInPages(t *testing.T) {
 	require.NotEmpty(t, next)
 }
 
-// TestTheStateOfARepositoryIsReportedWhenItChanges, together with the diff and within the budget of
+// TestStateOfRepositoryIsReportedWhenItChanges, together with the diff and within the budget of
 // events.
-func TestTheStateOfARepositoryIsReportedWhenItChanges(t *testing.T) {
+func TestStateOfRepositoryIsReportedWhenItChanges(t *testing.T) {
 	t.Parallel()
 	b, batch := filing(t)
 	batch.Mask = func(s string) string { return strings.ReplaceAll(s, "secret", "[redacted]") }

@@ -23,7 +23,7 @@ func (b *harness) unknown(t *testing.T) (promptID, runID string) {
 	return promptID, runID
 }
 
-func TestAPromptOfUnknownOutcomeBlocksNoOtherAndIsResolved(t *testing.T) {
+func TestPromptOfUnknownOutcomeBlocksNoOtherAndIsResolved(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

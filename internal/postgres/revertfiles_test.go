@@ -32,7 +32,7 @@ func (b *harness) restoring(t *testing.T, generation int64) {
 	b.reserve(t, generation)
 }
 
-func TestASessionIsRevertedToABundle(t *testing.T) {
+func TestSessionIsRevertedToBundle(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -154,9 +154,9 @@ func TestRevertEventNamesTarget(t *testing.T) {
 	requireCode(t, failure.IllegalState, err)
 }
 
-// TestTheBundleOfAPendingRevertIsKept, although the bundle that is saved first may exceed the
+// TestBundleOfPendingRevertIsKept, although the bundle that is saved first may exceed the
 // number of kept ones.
-func TestTheBundleOfAPendingRevertIsKept(t *testing.T) {
+func TestBundleOfPendingRevertIsKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.keep(t, 1)

@@ -173,7 +173,7 @@ func TestNewAttemptTakesOverRun(t *testing.T) {
 	requireCode(t, failure.NoRun, err)
 }
 
-func TestARunKeepsItsFirstOutcome(t *testing.T) {
+func TestRunKeepsItsFirstOutcome(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -235,7 +235,7 @@ func TestUndeliveredRunReturnsPrompt(t *testing.T) {
 	requireCode(t, failure.IllegalState, err)
 }
 
-func TestARunWithoutAnAttachReturnsItsPrompt(t *testing.T) {
+func TestRunWithoutAttachReturnsItsPrompt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -254,7 +254,7 @@ func TestARunWithoutAnAttachReturnsItsPrompt(t *testing.T) {
 
 // The end of a lost run and the requeue of its prompt are one transaction, so that the loss of the
 // workflow in between cannot leave the prompt unknown.
-func TestALostRunEndsAndItsPromptIsQueuedAgain(t *testing.T) {
+func TestLostRunEndsAndItsPromptIsQueuedAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

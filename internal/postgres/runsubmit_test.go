@@ -57,7 +57,7 @@ func (b *harness) runShow(t *testing.T, id string) run.View {
 	return v
 }
 
-func TestARunContinuesASession(t *testing.T) {
+func TestRunContinuesSession(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, err := b.SessionOpen(b.ctx, b.id, "w1")
@@ -101,7 +101,7 @@ func TestARunContinuesASession(t *testing.T) {
 	require.Empty(t, b.start(t, b.request()).BaseBundle)
 }
 
-func TestOneOfManyRunsOnAHeadIsAccepted(t *testing.T) {
+func TestOneOfManyRunsOnHeadIsAccepted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -192,7 +192,7 @@ func TestRunAtOlderBundleForks(t *testing.T) {
 	requireCode(t, failure.NoBundleThere, err)
 }
 
-func TestARunIsStartedOnceByKey(t *testing.T) {
+func TestRunIsStartedOnceByKey(t *testing.T) {
 	t.Parallel()
 	for _, fork := range []bool{false, true} {
 		t.Run(fmt.Sprint(fork), func(t *testing.T) {
@@ -238,7 +238,7 @@ func TestARunIsStartedOnceByKey(t *testing.T) {
 	}
 }
 
-func TestARunKeepsItsIDThroughRequeueAndRetry(t *testing.T) {
+func TestRunKeepsItsIDThroughRequeueAndRetry(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -342,7 +342,7 @@ func TestWorkerOfPreviousReleaseClaimsRun(t *testing.T) {
 	require.True(t, session.ValidID(session.RunPrefix, items[0].ID), items[0].ID)
 }
 
-func TestRunsOfAnEarlierReleaseAreFound(t *testing.T) {
+func TestRunsOfEarlierReleaseAreFound(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.FileURL(t, "testdata/schema6.sql")
 	b := &harness{DB: postgrestest.Open(t, url), url: url, ctx: t.Context()}

@@ -124,9 +124,9 @@ func TestGenerationIsReservedBeforeCreate(t *testing.T) {
 	requireCode(t, failure.NoSession, b.GenerationReserve(b.ctx, "ses_nobody", 1, "im-1"))
 }
 
-// TestASandboxWithUnsavedWorkIsNotAbandoned: a restore has reserved the next generation, and was
+// TestSandboxWithUnsavedWorkIsNotAbandoned: a restore has reserved the next generation, and was
 // interrupted before it saved the work of the session in the previous one.
-func TestASandboxWithUnsavedWorkIsNotAbandoned(t *testing.T) {
+func TestSandboxWithUnsavedWorkIsNotAbandoned(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	abandoned := func() (generations []int64) {

@@ -65,7 +65,7 @@ func TestSessionStartsWithPrompt(t *testing.T) {
 	require.Equal(t, "hi", shown.Title, "the first prompt's")
 }
 
-func TestAnIdempotencyKeyMakesOneSession(t *testing.T) {
+func TestIdempotencyKeyMakesOneSession(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	idem := session.Idempotency{Key: "k", Digest: "d"}
@@ -104,7 +104,7 @@ func TestAnIdempotencyKeyMakesOneSession(t *testing.T) {
 	requireCode(t, failure.Idempotency, err)
 }
 
-func TestAnIdempotencyKeyIsForgottenAfterADay(t *testing.T) {
+func TestIdempotencyKeyIsForgottenAfterDay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	create := func() (string, bool) {
@@ -276,7 +276,7 @@ func TestWorkspaceIsChangeableBeforeFirstSandboxAndInError(t *testing.T) {
 	requireCode(t, failure.WorkspaceUsed, patch(first))
 }
 
-func TestEveryChangeOfSettingsIsAnEvent(t *testing.T) {
+func TestEveryChangeOfSettingsIsEvent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	title, profile, timeout := "t", "prf_x@2", time.Minute
@@ -337,7 +337,7 @@ func TestSessionReportsActivity(t *testing.T) {
 	require.Equal(t, session.Idle, doing().State)
 }
 
-func TestARefusedCreationDoesNotUseItsKeyUp(t *testing.T) {
+func TestRefusedCreationDoesNotUseItsKeyUp(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	refusal := failure.Errorf(failure.SecretMissing, "not yet")

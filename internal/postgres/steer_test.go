@@ -70,8 +70,8 @@ func TestLateSteerInterruptsNothing(t *testing.T) {
 	require.True(t, b.claim(t, "s1").Granted)
 }
 
-// TestASteerInterruptsNothingWhileTheQueueIsHeld, in a session that stops, or without a turn.
-func TestASteerInterruptsNothingWhileTheQueueIsHeld(t *testing.T) {
+// TestSteerInterruptsNothingWhileQueueIsHeld, in a session that stops, or without a turn.
+func TestSteerInterruptsNothingWhileQueueIsHeld(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
@@ -141,8 +141,8 @@ func TestSteerInterruptsParkedRun(t *testing.T) {
 	require.Equal(t, "s1", ended.Look.Waiting[0].ID)
 }
 
-// TestPromptsAreStillCollectedAfterASteer, because it precedes them.
-func TestPromptsAreStillCollectedAfterASteer(t *testing.T) {
+// TestPromptsAreStillCollectedAfterSteer, because it precedes them.
+func TestPromptsAreStillCollectedAfterSteer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

@@ -11,7 +11,7 @@ import (
 )
 
 // A page from the end contains the newest blocks that fit, and at least one.
-func TestTheEndOfAConversation(t *testing.T) {
+func TestEndOfConversation(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

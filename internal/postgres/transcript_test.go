@@ -31,7 +31,7 @@ func (b *harness) transcript(t require.TestingT) (transcript.File, bool) {
 	return files[0], true
 }
 
-func TestATranscriptGrowsBySegments(t *testing.T) {
+func TestTranscriptGrowsBySegments(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	add := func(segments ...transcript.Segment) error { return b.TranscriptAppend(b.ctx, segments) }

@@ -44,8 +44,8 @@ func storeSegments(ctx context.Context, t testing.TB, url, sessionID, path strin
 	require.NoError(t, err)
 }
 
-// TestAnAppendReadsFewRows counts the rows that appends read in a session with thousands of segments and files.
-func TestAnAppendReadsFewRows(t *testing.T) {
+// TestAppendReadsFewRows counts the rows that appends read in a session with thousands of segments and files.
+func TestAppendReadsFewRows(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	storeSegments(b.ctx, t, b.url, b.id, "/t.jsonl", 5000)
@@ -121,9 +121,9 @@ func TestUncommittedMergeChangesNothing(t *testing.T) {
 	require.Equal(t, "abcdefghijklmnop", string(file.Data))
 }
 
-// TestATranscriptIsReadWhileItIsMerged merges the rows of a file between two pieces of a read, then
+// TestTranscriptIsReadWhileItIsMerged merges the rows of a file between two pieces of a read, then
 // replaces the file.
-func TestATranscriptIsReadWhileItIsMerged(t *testing.T) {
+func TestTranscriptIsReadWhileItIsMerged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	add := func(version, offset int64, data string) {
@@ -262,9 +262,9 @@ func TestTranscriptsAreBounded(t *testing.T) {
 	require.Contains(t, reported[0], "/a: only the first 100 bytes")
 }
 
-// TestATurnReplacesABoundedAmountOfTranscripts stores new versions of a file like a program that
+// TestTurnReplacesBoundedAmountOfTranscripts stores new versions of a file like a program that
 // replaces the runner could, which costs rows and bytes even for a small file.
-func TestATurnReplacesABoundedAmountOfTranscripts(t *testing.T) {
+func TestTurnReplacesBoundedAmountOfTranscripts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	db, err := postgres.Open(b.ctx, b.url, postgres.Options{Transcripts: transcript.Limits{TurnReplaced: 5 * transcript.MinReplaced}})
@@ -336,8 +336,8 @@ func TestGapsInTranscriptsAreCountedByTurn(t *testing.T) {
 	requireCode(t, failure.NoSession, err)
 }
 
-// TestALargeTranscriptIsReadInPieces measures the memory use of reading.
-func TestALargeTranscriptIsReadInPieces(t *testing.T) { //nolint:paralleltest // measures the heap
+// TestLargeTranscriptIsReadInPieces measures the memory use of reading.
+func TestLargeTranscriptIsReadInPieces(t *testing.T) { //nolint:paralleltest // measures the heap
 	b := setup(t)
 	const size = 48 << 20
 	piece := make([]byte, 1<<20)

@@ -29,7 +29,7 @@ func (b *harness) lastStatus(t *testing.T) event.StatusData {
 	return out
 }
 
-func TestATransitionIsProjectedAndReported(t *testing.T) {
+func TestTransitionIsProjectedAndReported(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.reserve(t, 1)
@@ -71,7 +71,7 @@ func TestATransitionIsProjectedAndReported(t *testing.T) {
 	require.Equal(t, &resource.ReceiptJSON{Kind: receipt.Partial, Missing: []string{"/a"}}, b.lastStatus(t).Receipt)
 }
 
-func TestATransitionIsRecordedOnce(t *testing.T) {
+func TestTransitionIsRecordedOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.reserve(t, 1)

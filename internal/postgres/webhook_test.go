@@ -222,7 +222,7 @@ func TestWebhooksAreBounded(t *testing.T) {
 	require.Equal(t, failure.LimitReached, failure.CodeOf(err))
 }
 
-func TestTheSecretOfAWebhookIsRotatedAndSealedAgain(t *testing.T) {
+func TestSecretOfWebhookIsRotatedAndSealedAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	hook := b.webhook(t, lifecycle.Filter{})

@@ -31,7 +31,7 @@ func refersTo(e why.Explanation, code why.Code, id string) bool {
 	return false
 }
 
-func TestASessionIsExplainedFromItsRows(t *testing.T) {
+func TestSessionIsExplainedFromItsRows(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.Equal(t, why.SessionLazy, b.explain(t, why.Session, "").Causes[0].Code)
@@ -127,8 +127,8 @@ func TestUnknownObjectsAreNotExplained(t *testing.T) {
 	}
 }
 
-// TestAnExplanationReadsABoundedNumberOfRows, even for a session with many transitions.
-func TestAnExplanationReadsABoundedNumberOfRows(t *testing.T) {
+// TestExplanationReadsBoundedNumberOfRows, even for a session with many transitions.
+func TestExplanationReadsBoundedNumberOfRows(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.sql(t, `INSERT INTO session_transitions (session_id, no, from_status, to_status, event, reason, generation, at)

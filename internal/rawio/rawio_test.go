@@ -90,7 +90,7 @@ func TestBlockingFileIsUsedUnchanged(t *testing.T) {
 	require.False(t, rawio.Nonblocking(w))
 }
 
-func TestASocket(t *testing.T) {
+func TestSocket(t *testing.T) {
 	t.Parallel()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
@@ -110,7 +110,7 @@ func TestASocket(t *testing.T) {
 	require.Equal(t, "hello", string(got))
 }
 
-func TestAPipeAtStdoutIsUnblocked(t *testing.T) {
+func TestPipeAtStdoutIsUnblocked(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()
 	require.NoError(t, err)

@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/receipt"
 )
 
-func TestAReceiptIsBounded(t *testing.T) {
+func TestReceiptIsBounded(t *testing.T) {
 	t.Parallel()
 	short := receipt.Receipt{Kind: receipt.Partial, Missing: []string{}, Unchecked: []string{"a"}}
 	require.Equal(t, short, short.Bounded())

@@ -9,9 +9,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// TestChangesWithoutContentAreGatheredWithinTheBound covers paths: a seal stores what it has
+// TestChangesWithoutContentAreGatheredWithinBound covers paths: a seal stores what it has
 // gathered at a bound in bytes, and paths count too.
-func TestChangesWithoutContentAreGatheredWithinTheBound(t *testing.T) {
+func TestChangesWithoutContentAreGatheredWithinBound(t *testing.T) {
 	t.Parallel()
 	var g runner.FileGatherer
 	changed := 0

@@ -73,7 +73,7 @@ func TestDialSendsHelloAndReceivesWelcome(t *testing.T) {
 	require.EqualValues(t, 3, m.(*Frame).No)
 }
 
-func TestDialFailsWithTheRunnersRefusal(t *testing.T) {
+func TestDialFailsWithRunnersRefusal(t *testing.T) {
 	t.Parallel()
 	p, stdin, stdout := setup(t)
 	go func() {
@@ -110,7 +110,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, gone)
 }
 
-func TestDialFailsWhenTheExecEndsSilently(t *testing.T) {
+func TestDialFailsWhenExecEndsSilently(t *testing.T) {
 	t.Parallel()
 	p, stdin, stdout := setup(t)
 	require.NoError(t, errors.Join(p.in.Close(), p.out.Close()))
@@ -118,7 +118,7 @@ func TestDialFailsWhenTheExecEndsSilently(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestNextReportsWhyALinkEnded(t *testing.T) {
+func TestNextReportsWhyLinkEnded(t *testing.T) {
 	t.Parallel()
 	journalFailed := &Error{Code: CodeJournal, Message: "full"}
 	ends := map[string]struct {
@@ -164,7 +164,7 @@ func TestCloseEndsWaiters(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestCloseDoesNotWaitForAReaderWithoutATaker(t *testing.T) {
+func TestCloseDoesNotWaitForReaderWithoutTaker(t *testing.T) {
 	t.Parallel()
 	p, l := dialed(t)
 	var flood sync.WaitGroup

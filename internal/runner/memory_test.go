@@ -53,8 +53,8 @@ type readOnly struct{ h *hostile }
 func (r readOnly) Read(p []byte) (int, error) { return r.h.Read(p) }
 func (r readOnly) Close() error               { return r.h.ReadCloser.Close() }
 
-// TestALargeMessageIsReadWhenItsMemoryIsReserved first has no memory left for it.
-func TestALargeMessageIsReadWhenItsMemoryIsReserved(t *testing.T) {
+// TestLargeMessageIsReadWhenItsMemoryIsReserved first has no memory left for it.
+func TestLargeMessageIsReadWhenItsMemoryIsReserved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const size = 16 << 20
@@ -149,9 +149,9 @@ func TestSmallMessagesAreNotReadAheadWithoutEnd(t *testing.T) {
 	})
 }
 
-// TestLinksShareTheMemoryOfAWorker measures the heap while many sandboxes send large lines that no
+// TestLinksShareMemoryOfWorker measures the heap while many sandboxes send large lines that no
 // turn commits.
-func TestLinksShareTheMemoryOfAWorker(t *testing.T) { //nolint:paralleltest // measures the heap
+func TestLinksShareMemoryOfWorker(t *testing.T) { //nolint:paralleltest // measures the heap
 	const links, size, room = 24, 16 << 20, 3 * (16<<20 + 64)
 	memory := semaphore.NewWeighted(room)
 	line := bytes.Repeat([]byte("x"), size)
@@ -207,7 +207,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestALineOfASealIsBounded(t *testing.T) {
+func TestLineOfSealIsBounded(t *testing.T) {
 	t.Parallel()
 	var stream endless
 	_, err := ReadSeal(&stream, func(Message) error { return nil })

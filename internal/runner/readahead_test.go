@@ -24,8 +24,8 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestALinkReadsOneLargeMessageAhead checks a runner that sends large lines to a busy worker.
-func TestALinkReadsOneLargeMessageAhead(t *testing.T) {
+// TestLinkReadsOneLargeMessageAhead checks a runner that sends large lines to a busy worker.
+func TestLinkReadsOneLargeMessageAhead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		fromWorker, stdin := io.Pipe()

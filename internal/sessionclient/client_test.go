@@ -154,10 +154,10 @@ func TestCallsReportMissingWorkflow(t *testing.T) {
 	require.NotEmpty(t, current)
 }
 
-// TestReviveMakesAWorkflowReadItsSessionAgain checks that a workflow is signaled if another run of
+// TestReviveMakesWorkflowReadItsSessionAgain checks that a workflow is signaled if another run of
 // it has opened the session, as before a reset, and that a workflow of an earlier version whose
 // session is in error is replaced.
-func TestReviveMakesAWorkflowReadItsSessionAgain(t *testing.T) {
+func TestReviveMakesWorkflowReadItsSessionAgain(t *testing.T) {
 	t.Parallel()
 	ctx, o, id := setup(t)
 	require.NoError(t, o.SignalCommands(ctx, id))

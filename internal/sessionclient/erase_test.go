@@ -12,9 +12,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestEraseLeavesNothingOfAWorkflow deletes a workflow with two closed runs and an open one, and
+// TestEraseLeavesNothingOfWorkflow deletes a workflow with two closed runs and an open one, and
 // keeps other workflows.
-func TestEraseLeavesNothingOfAWorkflow(t *testing.T) {
+func TestEraseLeavesNothingOfWorkflow(t *testing.T) {
 	t.Parallel()
 	ctx, o, id := setup(t)
 	other := session.NewID(session.SessionPrefix)

@@ -115,9 +115,9 @@ func (s countedSecrets) Secrets(ctx context.Context, names []string) (map[string
 	return s.storedSecrets.Secrets(ctx, names)
 }
 
-// TestTheSecretsOfAPromptAreReadOnce with what they are bound to, however many there are. A second read is for base URLs that only
+// TestSecretsOfPromptAreReadOnce with what they are bound to, however many there are. A second read is for base URLs that only
 // the environment names. Each read is a round trip to Postgres with every prompt.
-func TestTheSecretsOfAPromptAreReadOnce(t *testing.T) {
+func TestSecretsOfPromptAreReadOnce(t *testing.T) {
 	t.Parallel()
 	reads := 0
 	stored := storedSecrets{values: map[string]string{"ANTHROPIC_API_KEY": "sk-1234567890", "OPENAI_API_KEY": "sk-0987654321", "TOKEN": "token-1234"}}

@@ -93,9 +93,9 @@ func (l losing) Append(ctx context.Context, a eventlog.Append) error {
 	return errors.Join(l.Log.Append(ctx, a), errLost)
 }
 
-// TestACallHappensOnceAcrossLostWorkers: a worker is lost before the frame of a call is committed, or after it and before the
+// TestCallHappensOnceAcrossLostWorkers: a worker is lost before the frame of a call is committed, or after it and before the
 // answer is sent. The next one answers, and the title is set once.
-func TestACallHappensOnceAcrossLostWorkers(t *testing.T) {
+func TestCallHappensOnceAcrossLostWorkers(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]bool{"before the commit": true, "before the answer": false} {
 		t.Run(name, func(t *testing.T) {
@@ -118,8 +118,8 @@ func TestACallHappensOnceAcrossLostWorkers(t *testing.T) {
 	}
 }
 
-// TestCallsOfATurnAreBounded: those beyond are answered, and change nothing.
-func TestCallsOfATurnAreBounded(t *testing.T) {
+// TestCallsOfTurnAreBounded: those beyond are answered, and change nothing.
+func TestCallsOfTurnAreBounded(t *testing.T) {
 	t.Parallel()
 	var frames []string
 	for i := range agenttool.MaxPerTurn + 1 {
@@ -132,8 +132,8 @@ func TestCallsOfATurnAreBounded(t *testing.T) {
 	require.Contains(t, st.answers.of(agenttool.MaxPerTurn)[0], "which is the limit")
 }
 
-// TestAScreenshotIsStoredBeforeItsEvent: like an image in the result of a tool.
-func TestAScreenshotIsStoredBeforeItsEvent(t *testing.T) {
+// TestScreenshotIsStoredBeforeItsEvent: like an image in the result of a tool.
+func TestScreenshotIsStoredBeforeItsEvent(t *testing.T) {
 	t.Parallel()
 	image, secretImage := []byte("\x89PNG\r\n\x1a\nof the page"), []byte("\x89PNG\r\n\x1a\nwith Xylophone7Quartz")
 	shot := func(image []byte) string {
@@ -231,8 +231,8 @@ func (m mailbox) PromptByAgent(_ context.Context, message agentmessage.Message) 
 	return m.take(message)
 }
 
-// TestAMessageToAnotherSession: it has the depth of its prompt, and the workflow of the other session is signalled if it has to be.
-func TestAMessageToAnotherSession(t *testing.T) {
+// TestMessageToAnotherSession: it has the depth of its prompt, and the workflow of the other session is signalled if it has to be.
+func TestMessageToAnotherSession(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{frames: []string{
 		calls("session_message", `{"message":"one","to":"parent"}`), calls("session_message", `{"message":"two","to":"parent"}`), endsTurn,

@@ -18,9 +18,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestFramesWithoutEventsAreCommittedWithTheNext: they cost no commit, and delay nothing that a
+// TestFramesWithoutEventsAreCommittedWithNext: they cost no commit, and delay nothing that a
 // reader or the next run needs.
-func TestFramesWithoutEventsAreCommittedWithTheNext(t *testing.T) {
+func TestFramesWithoutEventsAreCommittedWithNext(t *testing.T) {
 	t.Parallel()
 	silent, word, end, repeat, opens := "", "word", "end", "prompt", "opens"
 	for name, c := range map[string]struct {
@@ -55,8 +55,8 @@ func TestFramesWithoutEventsAreCommittedWithTheNext(t *testing.T) {
 	}
 }
 
-// TestFramesWithoutEventsWaitForASecond at most, whether or not frames follow.
-func TestFramesWithoutEventsWaitForASecond(t *testing.T) {
+// TestFramesWithoutEventsWaitForSecond at most, whether or not frames follow.
+func TestFramesWithoutEventsWaitForSecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := newDeferring(true)
@@ -72,9 +72,9 @@ func TestFramesWithoutEventsWaitForASecond(t *testing.T) {
 	})
 }
 
-// TestAPreludeWaitsForMilliseconds: it is committed together with the events that follow, or by
+// TestPreludeWaitsForMilliseconds: it is committed together with the events that follow, or by
 // itself if there are none.
-func TestAPreludeWaitsForMilliseconds(t *testing.T) {
+func TestPreludeWaitsForMilliseconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, log := newDeferring(true)

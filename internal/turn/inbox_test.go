@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAnInboxKeepsTheOrderOfMessages(t *testing.T) {
+func TestInboxKeepsOrderOfMessages(t *testing.T) {
 	t.Parallel()
 	b := newInbox()
 	const messages = 3*linkBacklog + 7
@@ -39,7 +39,7 @@ func TestAnInboxKeepsTheOrderOfMessages(t *testing.T) {
 	require.True(t, ended, "its end may be asked for again")
 }
 
-func TestAFullInboxWaits(t *testing.T) {
+func TestFullInboxWaits(t *testing.T) {
 	t.Parallel()
 	b := newInbox()
 	for range linkBacklog {
@@ -54,7 +54,7 @@ func TestAFullInboxWaits(t *testing.T) {
 	require.True(t, b.put(ended, heldMessage{}), "there is room again")
 }
 
-func TestAnIdleInboxHasNoMemoryForABurst(t *testing.T) {
+func TestIdleInboxHasNoMemoryForBurst(t *testing.T) {
 	t.Parallel()
 	b := newInbox()
 	for range linkBacklog {

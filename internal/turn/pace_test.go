@@ -138,8 +138,8 @@ func TestQuietTurnsDoNotCount(t *testing.T) {
 	}
 }
 
-// TestARunnerIsNotifiedOfHalfAWindowAtATime: a turn with few frames sends nothing.
-func TestARunnerIsNotifiedOfHalfAWindowAtATime(t *testing.T) {
+// TestRunnerIsNotifiedOfHalfWindowAtTime: a turn with few frames sends nothing.
+func TestRunnerIsNotifiedOfHalfWindowAtTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		runnerEnd, link := linkedRunner(t)

@@ -122,8 +122,8 @@ func (m *countedMasks) Masker(context.Context) (*secret.Masker, error) {
 	return nil, nil
 }
 
-// TestTheSecretsToMaskAreReadOnceForAPrompt, which waits for each read, even if there are none.
-func TestTheSecretsToMaskAreReadOnceForAPrompt(t *testing.T) {
+// TestSecretsToMaskAreReadOnceForPrompt, which waits for each read, even if there are none.
+func TestSecretsToMaskAreReadOnceForPrompt(t *testing.T) {
 	t.Parallel()
 	var masks countedMasks
 	var before atomic.Int64
@@ -319,9 +319,9 @@ func TestTurnRunsWithoutTemporal(t *testing.T) {
 	require.EqualValues(t, 1, st.attaches.Load(), "the link of the first is reused")
 }
 
-// TestATurnOfMoreLinesThanItsWindowIsFollowedToItsEnd: the runner is notified of handled frames,
+// TestTurnOfMoreLinesThanItsWindowIsFollowedToItsEnd: the runner is notified of handled frames,
 // and lets its agent continue.
-func TestATurnOfMoreLinesThanItsWindowIsFollowedToItsEnd(t *testing.T) {
+func TestTurnOfMoreLinesThanItsWindowIsFollowedToItsEnd(t *testing.T) {
 	t.Parallel()
 	const lines = 3000
 	frames := make([]string, 0, lines+1)
@@ -339,8 +339,8 @@ func TestATurnOfMoreLinesThanItsWindowIsFollowedToItsEnd(t *testing.T) {
 	require.EqualValues(t, lines, run.LastFrame)
 }
 
-// TestAnAttemptWithoutTheTokenWritesNothing: a newer attempt has taken the run before the first commit.
-func TestAnAttemptWithoutTheTokenWritesNothing(t *testing.T) {
+// TestAttemptWithoutTokenWritesNothing: a newer attempt has taken the run before the first commit.
+func TestAttemptWithoutTokenWritesNothing(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{frames: []string{says("one"), endsTurn}})
 	older := st.take(t)
@@ -394,9 +394,9 @@ func (c *cancelling) Waiting() {
 	c.cancel()
 }
 
-// TestASettledRunHasNoOpenBlocks: its worker is lost, and the state in the row lists the open
+// TestSettledRunHasNoOpenBlocks: its worker is lost, and the state in the row lists the open
 // blocks.
-func TestASettledRunHasNoOpenBlocks(t *testing.T) {
+func TestSettledRunHasNoOpenBlocks(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{frames: []string{`{"type":"tool_use","uuid":"call1","name":"run","input":{"x":"y"}}`}, lost: true})
 	_, err := st.executor.Run(t.Context(), st.take(t), &progress{})
@@ -449,9 +449,9 @@ func TestImagesOfResultsAreStored(t *testing.T) {
 	require.Equal(t, failure.NoAttachment, failure.CodeOf(err))
 }
 
-// TestAttachmentsArePlacedBeforeThePromptIsDelivered: the agent is given their paths. Another attempt, which finds that the
+// TestAttachmentsArePlacedBeforePromptIsDelivered: the agent is given their paths. Another attempt, which finds that the
 // runner has the prompt, places nothing.
-func TestAttachmentsArePlacedBeforeThePromptIsDelivered(t *testing.T) {
+func TestAttachmentsArePlacedBeforePromptIsDelivered(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("x", runner.MaxSegment+1)
 	file := func(name, text string) attachment.Attachment {

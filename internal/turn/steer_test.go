@@ -163,10 +163,10 @@ func TestDeclinedPromptKeepsPosition(t *testing.T) {
 	require.Negative(t, p.Rank)
 }
 
-// TestAPromptIsTakenOnceAcrossLostWorkers: a worker is lost after it has read that the agent
+// TestPromptIsTakenOnceAcrossLostWorkers: a worker is lost after it has read that the agent
 // accepted the prompt, before or after that is committed. The next worker sends the prompt again,
 // and does not end the turn without it.
-func TestAPromptIsTakenOnceAcrossLostWorkers(t *testing.T) {
+func TestPromptIsTakenOnceAcrossLostWorkers(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]bool{"before the commit": true, "after it": false} {
 		t.Run(name, func(t *testing.T) {
@@ -211,8 +211,8 @@ func TestTakenButUnsentPromptIsSent(t *testing.T) {
 	require.Equal(t, session.PromptQueued, p.Status)
 }
 
-// TestAnEarlierRunnerIsGivenNoPrompts: the turn is interrupted.
-func TestAnEarlierRunnerIsGivenNoPrompts(t *testing.T) {
+// TestEarlierRunnerIsGivenNoPrompts: the turn is interrupted.
+func TestEarlierRunnerIsGivenNoPrompts(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{frames: []string{says("one")}, noSteers: true})
 	st.run(t, st.executor, st.take(t))

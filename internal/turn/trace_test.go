@@ -8,8 +8,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
-// TestTheStepsOfATurnAreSpans below the span of the turn, without any content.
-func TestTheStepsOfATurnAreSpans(t *testing.T) {
+// TestStepsOfTurnAreSpans below the span of the turn, without any content.
+func TestStepsOfTurnAreSpans(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{frames: []string{says("planted"), endsTurn}})
 	exporter := tracetest.NewInMemoryExporter()

@@ -17,7 +17,7 @@ func (refusedTranslator) Translate(agent.Frame) (agent.Translation, error) {
 	return agent.Translation{End: &agent.TurnEnd{Reason: "invalid key", Unauthorized: &agent.Unauthorized{Status: 401}}}, nil
 }
 
-func TestTheReasonOfARefusalIsShownAsAnError(t *testing.T) {
+func TestReasonOfRefusalIsShownAsError(t *testing.T) {
 	t.Parallel()
 	c := convert{
 		translator: refusedTranslator{}, limits: &conversation.Limiter{},
@@ -32,7 +32,7 @@ func TestTheReasonOfARefusalIsShownAsAnError(t *testing.T) {
 	require.JSONEq(t, `{"code": "authentication_failed", "message": "explained: invalid key"}`, string(events[0].Data))
 }
 
-func TestARefusedKeyIsNamedWithItsServer(t *testing.T) {
+func TestRefusedKeyIsNamedWithItsServer(t *testing.T) {
 	t.Parallel()
 	claude := []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"}
 	many := []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"}

@@ -36,7 +36,7 @@ const ours = `^(?!Fork - )`
 
 var passed = regexp.MustCompile(`Tests\s+(\d+) passed`)
 
-func TestTheReadHandlerConforms(t *testing.T) {
+func TestReadHandlerConforms(t *testing.T) {
 	t.Parallel()
 	const longPoll = 2 * time.Second
 	server := httptest.NewServer(newShim(durablestream.Handler{LongPoll: longPoll, Chunk: 64 << 10}))

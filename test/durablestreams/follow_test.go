@@ -124,9 +124,9 @@ func request(t *testing.T, method, url, body string) []byte {
 	return text
 }
 
-// TestAClientFollowsALiveSession checks that the protocol's own client gets each event once, in
+// TestClientFollowsLiveSession checks that the protocol's own client gets each event once, in
 // order, while connections are cut and its api is replaced by another.
-func TestAClientFollowsALiveSession(t *testing.T) {
+func TestClientFollowsLiveSession(t *testing.T) {
 	t.Parallel()
 	for _, live := range []string{"long-poll", "sse"} {
 		t.Run(live, func(t *testing.T) {

@@ -72,7 +72,7 @@ func TestAsyncAPIParserFindsNoErrors(t *testing.T) {
 	require.Contains(t, string(out), "operations")
 }
 
-func TestAGeneratedClientCompiles(t *testing.T) {
+func TestGeneratedClientCompiles(t *testing.T) {
 	t.Parallel()
 	inputs(t)
 	modules := programs(t)
@@ -115,9 +115,9 @@ func TestAGeneratedClientCompiles(t *testing.T) {
 	}
 }
 
-// TestAGeneratedGoClientCompiles generates a client with the generator that most Go programs use, and compiles a program that was
+// TestGeneratedGoClientCompiles generates a client with the generator that most Go programs use, and compiles a program that was
 // written against it.
-func TestAGeneratedGoClientCompiles(t *testing.T) {
+func TestGeneratedGoClientCompiles(t *testing.T) {
 	t.Parallel()
 	inputs(t)
 	dir := t.TempDir()

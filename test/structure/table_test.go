@@ -15,9 +15,9 @@ import (
 // importTable has, by package, the imported packages of this module according to ARCHITECTURE.md.
 type importTable map[string][]string
 
-// TestTheTableOfImports compares the table with the code, both ways: an import that is not in the
+// TestTableOfImports compares the table with the code, both ways: an import that is not in the
 // table was not reviewed, and one that is only in the table is misleading.
-func TestTheTableOfImports(t *testing.T) {
+func TestTableOfImports(t *testing.T) {
 	t.Parallel()
 	module := os.DirFS(here)
 	files, err := readImports(module)
@@ -32,7 +32,7 @@ func TestTheTableOfImports(t *testing.T) {
 	require.NotContains(t, table, "cmd", "a program imports anything")
 }
 
-func TestDifferencesOfTheTableAreFound(t *testing.T) {
+func TestDifferencesOfTableAreFound(t *testing.T) {
 	t.Parallel()
 	files := imports{
 		"api/a.go":               {"fmt", ours("internal/session"), ours("api/apitest")},

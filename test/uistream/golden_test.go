@@ -97,8 +97,8 @@ func turnLog(t *testing.T, events []conversation.Event) []eventlog.Event {
 	return log
 }
 
-// TestRecordedStreamsOfTheAISDK makes the AI SDK read the streams of all recorded turns.
-func TestRecordedStreamsOfTheAISDK(t *testing.T) {
+// TestRecordedStreamsOfAISDK makes the AI SDK read the streams of all recorded turns.
+func TestRecordedStreamsOfAISDK(t *testing.T) {
 	t.Parallel()
 	dir := workspace(t)
 	for name, log := range recordedLogs(t) {

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheExamplesOfTheDocumentsAreTested checks that the examples in docs/clients.md are the files
+// TestExamplesOfDocumentsAreTested checks that the examples in docs/clients.md are the files
 // that the tests run.
-func TestTheExamplesOfTheDocumentsAreTested(t *testing.T) {
+func TestExamplesOfDocumentsAreTested(t *testing.T) {
 	t.Parallel()
 	document, err := os.ReadFile("../../docs/clients.md")
 	require.NoError(t, err)

@@ -12,8 +12,8 @@ import (
 
 const source = "../../web"
 
-// TestThePackages compiles the packages and runs their tests.
-func TestThePackages(t *testing.T) {
+// TestPackages compiles the packages and runs their tests.
+func TestPackages(t *testing.T) {
 	t.Parallel()
 	tree := Build(t, source)
 

@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/profile"
 )
 
-func TestLaunchHandsTheProfileToTheBridge(t *testing.T) {
+func TestLaunchHandsProfileToBridge(t *testing.T) {
 	t.Parallel()
 	in := agent.LaunchInput{SessionID: "ses_1", Home: "/root", Workspace: "/workspace", Model: "clever"}
 	plain, err := acp.New().Launch(in)

@@ -124,7 +124,7 @@ var unknown = []string{
 	`{"overwinter":{"type":"never heard of"}}`, `{"overwinter":{"type":"block","data":7}}`,
 }
 
-func TestConformsToTheAdapterSuite(t *testing.T) {
+func TestConformsToAdapterSuite(t *testing.T) {
 	t.Parallel()
 	agenttest.Run(t, agenttest.Harness{
 		Adapter: scriptedAgent(t), Command: impatient, Prompts: prompts, Cannot: cannot, KillLosesText: true, Unknown: unknown,
@@ -141,9 +141,9 @@ func TestConformsWithLoadingAgent(t *testing.T) {
 	})
 }
 
-func TestConformsInASandbox(t *testing.T) {
+func TestConformsInSandbox(t *testing.T) {
 	t.Parallel()
 	sandboxed.Test(t, sandboxed.Options{
-		Adapter: scriptedAgent(t), Suites: []string{"TestConformsToTheAdapterSuite", "TestConformsWithLoadingAgent"},
+		Adapter: scriptedAgent(t), Suites: []string{"TestConformsToAdapterSuite", "TestConformsWithLoadingAgent"},
 	})
 }

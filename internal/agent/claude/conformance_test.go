@@ -48,7 +48,7 @@ func command(t *testing.T, models string, launch agent.Launch) *exec.Cmd {
 	return cmd
 }
 
-func TestConformsToTheAdapterSuite(t *testing.T) {
+func TestConformsToAdapterSuite(t *testing.T) {
 	t.Parallel()
 	models := sandboxed.ModelsURL(t, scripts)
 	agenttest.Run(t, agenttest.Harness{
@@ -74,9 +74,9 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 	})
 }
 
-func TestConformsInASandbox(t *testing.T) {
+func TestConformsInSandbox(t *testing.T) {
 	t.Parallel()
 	sandboxed.Test(t, sandboxed.Options{
-		Adapter: claude.New(), Scripts: scripts, Suites: []string{"TestConformsToTheAdapterSuite"},
+		Adapter: claude.New(), Scripts: scripts, Suites: []string{"TestConformsToAdapterSuite"},
 	})
 }

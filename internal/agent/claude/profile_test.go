@@ -14,9 +14,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestAProfileReachesTheModel looks for a marker of each part of a profile in the requests that the
+// TestProfileReachesModel looks for a marker of each part of a profile in the requests that the
 // real program sends to the model.
-func TestAProfileReachesTheModel(t *testing.T) {
+func TestProfileReachesModel(t *testing.T) {
 	t.Parallel()
 	script := program.EchoServer(t)
 	spec := profile.Spec{

@@ -239,7 +239,7 @@ func TestStartsFreshWithoutTranscript(t *testing.T) {
 	}
 }
 
-func TestImagesOfAPromptReachTheModel(t *testing.T) {
+func TestImagesOfPromptReachModel(t *testing.T) {
 	t.Parallel()
 	p := start(t, permission.Rules{}, map[string][]modelserver.Step{"see": {{Text: "A dot."}}})
 	images := program.Pictures(t, p.workspace)

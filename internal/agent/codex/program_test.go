@@ -405,7 +405,7 @@ func TestInterruptedTurnIsContinued(t *testing.T) {
 	p.Close(t)
 }
 
-func TestImagesOfAPromptReachTheModel(t *testing.T) {
+func TestImagesOfPromptReachModel(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{"see": {{Text: "A dot."}}, "more": {{Text: "The same."}}})
 	images := program.Pictures(t, p.in.Workspace)

@@ -40,7 +40,7 @@ func command(t *testing.T, launch agent.Launch) *exec.Cmd {
 	return cmd
 }
 
-func TestConformsToTheAdapterSuite(t *testing.T) {
+func TestConformsToAdapterSuite(t *testing.T) {
 	t.Parallel()
 	agenttest.Run(t, agenttest.Harness{
 		Adapter: demo.New(),
@@ -71,9 +71,9 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 	})
 }
 
-func TestConformsInASandbox(t *testing.T) {
+func TestConformsInSandbox(t *testing.T) {
 	t.Parallel()
 	sandboxed.Test(t, sandboxed.Options{
-		Adapter: demo.New(), Suites: []string{"TestConformsToTheAdapterSuite"},
+		Adapter: demo.New(), Suites: []string{"TestConformsToAdapterSuite"},
 	})
 }

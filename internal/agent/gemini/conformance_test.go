@@ -74,7 +74,7 @@ func command(t *testing.T, models string, launch agent.Launch, flags ...string) 
 	return cmd
 }
 
-func TestConformsToTheAdapterSuite(t *testing.T) {
+func TestConformsToAdapterSuite(t *testing.T) {
 	t.Parallel()
 	models := sandboxed.ModelsURL(t, scripts)
 	agenttest.Run(t, agenttest.Harness{
@@ -101,9 +101,9 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 	})
 }
 
-func TestConformsInASandbox(t *testing.T) {
+func TestConformsInSandbox(t *testing.T) {
 	t.Parallel()
 	sandboxed.Test(t, sandboxed.Options{
-		Adapter: gemini.New(), Scripts: scripts, Suites: []string{"TestConformsToTheAdapterSuite"},
+		Adapter: gemini.New(), Scripts: scripts, Suites: []string{"TestConformsToAdapterSuite"},
 	})
 }

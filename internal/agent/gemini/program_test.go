@@ -76,9 +76,9 @@ func (p *cli) requireSame(t *testing.T) {
 	require.Empty(t, cmp.Diff(capture.Lines(parsed), capture.Lines(p.folder.Conversation())), "- parsed, + streamed")
 }
 
-// TestAProfileReachesTheModel looks for each part of a profile in the requests that the model
+// TestProfileReachesModel looks for each part of a profile in the requests that the model
 // received.
-func TestAProfileReachesTheModel(t *testing.T) {
+func TestProfileReachesModel(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -246,7 +246,7 @@ func TestDeniedToolIsNotOffered(t *testing.T) {
 	p.requireSame(t)
 }
 
-func TestImagesOfAPromptReachTheModel(t *testing.T) {
+func TestImagesOfPromptReachModel(t *testing.T) {
 	t.Parallel()
 	p := start(t, map[string][]modelserver.Step{"see": {{Text: "A dot."}}}, agent.LaunchInput{})
 	images := program.Pictures(t, p.input.Workspace)

@@ -93,7 +93,7 @@ func fewModels(t *testing.T) string {
 	return "OPENCODE_MODELS_PATH=" + file
 }
 
-func TestConformsToTheAdapterSuite(t *testing.T) {
+func TestConformsToAdapterSuite(t *testing.T) {
 	t.Parallel()
 	models := sandboxed.ModelsURL(t, scripts)
 	agenttest.Run(t, agenttest.Harness{
@@ -116,9 +116,9 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 	})
 }
 
-func TestConformsInASandbox(t *testing.T) {
+func TestConformsInSandbox(t *testing.T) {
 	t.Parallel()
 	sandboxed.Test(t, sandboxed.Options{
-		Adapter: opencode.New(), Scripts: scripts, Suites: []string{"TestConformsToTheAdapterSuite"},
+		Adapter: opencode.New(), Scripts: scripts, Suites: []string{"TestConformsToAdapterSuite"},
 	})
 }

@@ -90,9 +90,9 @@ func (p *cli) agree(t *testing.T) {
 	require.Empty(t, cmp.Diff(capture.Lines(parse(t, p.files(t)...)), capture.Lines(p.folder.Conversation())), "- parsed, + streamed")
 }
 
-// TestAProfileReachesTheModel looks for a marker of each part of a profile in the requests that the
+// TestProfileReachesModel looks for a marker of each part of a profile in the requests that the
 // real program sends to the model.
-func TestAProfileReachesTheModel(t *testing.T) {
+func TestProfileReachesModel(t *testing.T) {
 	t.Parallel()
 	script := program.EchoServer(t)
 	spec := profile.Spec{
@@ -214,7 +214,7 @@ func TestStartsFreshIfSessionIsUnreadable(t *testing.T) {
 	p.Close(t)
 }
 
-func TestImagesOfAPromptReachTheModel(t *testing.T) {
+func TestImagesOfPromptReachModel(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, map[string][]modelserver.Step{"see": {{Text: "A dot."}}})
 	p.allModels = true // the program sends no images to a model that it does not know

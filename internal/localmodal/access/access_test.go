@@ -44,7 +44,7 @@ func TestExposedTokenIsReplaced(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 }
 
-func TestTokenFileIsReadByAShell(t *testing.T) {
+func TestTokenFileIsReadByShell(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	token, err := access.Load(dir)
@@ -63,7 +63,7 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-func TestDamagedTokenIsAnError(t *testing.T) {
+func TestDamagedTokenIsError(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(access.Path(dir), []byte("MODAL_TOKEN_ID=x\nMODAL_TOKEN_SECRET=short\n"), 0o600))

@@ -96,7 +96,7 @@ func TestPackagesAreInstalledAndKept(t *testing.T) {
 	}
 }
 
-func TestASandboxReadsNoSecretsOfTheMachine(t *testing.T) {
+func TestSandboxReadsNoSecretsOfMachine(t *testing.T) {
 	t.Parallel()
 	onEach(t, ways, func(t *testing.T, b *bundle) {
 		bx := b.start()

@@ -20,7 +20,7 @@ func (b *Box) family(t *testing.T) (map[int]hostProcess, []int) {
 }
 
 // Four processes in endless loops get a fifth of a CPU, independent of the load of the machine.
-func TestASandboxHasNoMoreTimeThanItsCPUsWithoutControlGroups(t *testing.T) {
+func TestSandboxHasNoMoreTimeThanItsCPUsWithoutControlGroups(t *testing.T) {
 	t.Parallel()
 	for way, o := range ways {
 		t.Run(way, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestSandboxesShareTotalLimits(t *testing.T) {
 }
 
 // Processes that send each other SIGCONT are stopped nevertheless.
-func TestNoProcessOfAStoppedSandboxRuns(t *testing.T) {
+func TestNoProcessOfStoppedSandboxRuns(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]Options{"overlay": ways["overlay"], "chroot": ways["chroot"]} {
 		t.Run(name, func(t *testing.T) {

@@ -40,7 +40,7 @@ func uidOf(t *testing.T, text string) int {
 }
 
 // Init runs as the sandbox's root user. Processes of that user could signal it and set its limits.
-func TestNoProcessOfASandboxDisturbsItsInit(t *testing.T) {
+func TestNoProcessOfSandboxDisturbsItsInit(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{Isolation: Namespaces})
 	bx := b.start()
@@ -53,7 +53,7 @@ func TestNoProcessOfASandboxDisturbsItsInit(t *testing.T) {
 
 // The files of init in /proc belong to the root of its user namespace, who is also the sandbox's
 // root: one of them could make the kernel kill init first when memory is short.
-func TestInitIsOutOfSightInASandbox(t *testing.T) {
+func TestInitIsOutOfSightInSandbox(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{Isolation: Namespaces})
 	bx := b.start()
@@ -78,7 +78,7 @@ func TestInitIsOutOfSightInASandbox(t *testing.T) {
 }
 
 // A process of a sandbox has all capabilities in a network namespace that it creates.
-func TestAnOwnNetworkNamespaceReachesLittleOfTheKernel(t *testing.T) {
+func TestOwnNetworkNamespaceReachesLittleOfKernel(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{Isolation: Namespaces})
 	bx := b.start()

@@ -17,7 +17,7 @@ import (
 // forks starts up to 500 processes and prints how many started: a shell stops at the first failure.
 const forks = `(i=0; while [ $i -lt 500 ]; do sleep 1000 >/dev/null 2>&1 & i=$((i+1)); echo $i >/tmp/n; done) 2>/dev/null; read n </tmp/n; echo $n`
 
-func TestASandboxHasNoMoreProcessesThanItsLimit(t *testing.T) {
+func TestSandboxHasNoMoreProcessesThanItsLimit(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]Options{"overlay": ways["overlay"], "chroot": ways["chroot"]} {
 		for _, groups := range []bool{true, false} {
@@ -45,7 +45,7 @@ func TestASandboxHasNoMoreProcessesThanItsLimit(t *testing.T) {
 	}
 }
 
-func TestASandboxHasNoMoreMemoryThanItsLimit(t *testing.T) {
+func TestSandboxHasNoMoreMemoryThanItsLimit(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{Isolation: Namespaces, Limits: Limits{Memory: 192 << 20}})
 	if b.rt.cgroups == nil {
@@ -58,7 +58,7 @@ func TestASandboxHasNoMoreMemoryThanItsLimit(t *testing.T) {
 	require.Equal(t, "on\n", b.sh(bx, "echo on"), "the sandbox lives on")
 }
 
-func TestASandboxHasNoMoreTimeThanItsCPUs(t *testing.T) {
+func TestSandboxHasNoMoreTimeThanItsCPUs(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{Isolation: Namespaces, Limits: Limits{CPUs: 0.1}})
 	if b.rt.cgroups == nil {
@@ -145,8 +145,8 @@ func TestNestedControlGroupsAreCounted(t *testing.T) {
 	}
 }
 
-// TestControlGroupsHaveNoneBelowTheOneInside checks the limit of version 2, without controllers.
-func TestControlGroupsHaveNoneBelowTheOneInside(t *testing.T) {
+// TestControlGroupsHaveNoneBelowOneInside checks the limit of version 2, without controllers.
+func TestControlGroupsHaveNoneBelowOneInside(t *testing.T) {
 	t.Parallel()
 	places, err := findCgroups()
 	require.NoError(t, err)
@@ -233,7 +233,7 @@ func TestAllSandboxesWeighAsMuchAsOneProgramOnEachCPU(t *testing.T) {
 	require.Equal(t, strconv.Itoa(ordinary), read(all, b.start().id, file), "sandboxes have equal weights")
 }
 
-func TestControlGroupsGoWithTheServer(t *testing.T) {
+func TestControlGroupsGoWithServer(t *testing.T) {
 	t.Parallel()
 	rt, err := Open(t.Context(), Options{Dir: t.TempDir(), Isolation: Namespaces})
 	require.NoError(t, err)
@@ -262,7 +262,7 @@ func TestLimitsNameTheirBounds(t *testing.T) {
 	require.Equal(t, Limits{Processes: 100, Memory: 1 << 30, CPUs: 2}, wide.narrowed(Limits{Processes: 100, Memory: 8 << 30, CPUs: 2}))
 }
 
-func TestAProcessHasNoMoreOpenFilesThanItsLimit(t *testing.T) {
+func TestProcessHasNoMoreOpenFilesThanItsLimit(t *testing.T) {
 	t.Parallel()
 	onEach(t, ways, func(t *testing.T, b *bundle) {
 		most, err := strconv.Atoi(strings.TrimSpace(b.sh(b.start(), "ulimit -Hn")))

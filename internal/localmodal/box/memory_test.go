@@ -45,7 +45,7 @@ var hideInMounts = map[string]string{
 	"a ramfs":                        `mount -t ramfs x /mnt; sleep 1000`,
 }
 
-func TestASandboxIsEndedWhoseFilesInMemoryExceedItsMemory(t *testing.T) {
+func TestSandboxIsEndedWhoseFilesInMemoryExceedItsMemory(t *testing.T) {
 	t.Parallel()
 	for way, o := range ways {
 		if way == "copies" {
@@ -84,8 +84,8 @@ time.sleep(1000)'`)
 	}
 }
 
-// TestFilesInMemoryAreBoundedForAnOrdinaryUser runs the watchdog tests as an ordinary user.
-func TestFilesInMemoryAreBoundedForAnOrdinaryUser(t *testing.T) {
+// TestFilesInMemoryAreBoundedForOrdinaryUser runs the watchdog tests as an ordinary user.
+func TestFilesInMemoryAreBoundedForOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("is one already")
@@ -101,17 +101,17 @@ func TestFilesInMemoryAreBoundedForAnOrdinaryUser(t *testing.T) {
 	// A separate process writes the file: a process that another test forks meanwhile would inherit
 	// the open file, and it could not be executed.
 	require.NoError(t, exec.Command("cp", self, program).Run())
-	cmd := exec.Command(program, "-test.v", "-test.run=^TestASandboxIsEndedWhose|^TestTheReserveOfMemory|^TestSharedMemoryHasASize")
+	cmd := exec.Command(program, "-test.v", "-test.run=^TestSandboxIsEndedWhose|^TestReserveOfMemory|^TestSharedMemoryHasSize")
 	cmd.Dir = dir
 	cmd.Env = []string{"TMPDIR=" + dir, "HOME=" + dir, "PATH=" + os.Getenv("PATH")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	require.Contains(t, string(out), "--- PASS: TestASandboxIsEndedWhose")
+	require.Contains(t, string(out), "--- PASS: TestSandboxIsEndedWhose")
 }
 
-// TestSharedMemoryHasASize fills the shared memory of a sandbox, which does not end the sandbox.
-func TestSharedMemoryHasASize(t *testing.T) {
+// TestSharedMemoryHasSize fills the shared memory of a sandbox, which does not end the sandbox.
+func TestSharedMemoryHasSize(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{Isolation: Namespaces, Limits: Limits{Memory: leastMemory}, noCgroups: true})
 	bx := b.start()
@@ -186,7 +186,7 @@ func (b *bundle) awaitLine(bx *Box, script string) {
 	require.NoError(b.t, err)
 }
 
-func TestTheReserveOfMemoryStaysFree(t *testing.T) {
+func TestReserveOfMemoryStaysFree(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{Isolation: Namespaces, noCgroups: true})
 	set, looks := b.fakeMemory(3 << 29) // less than twice the reserve
@@ -207,7 +207,7 @@ time.sleep(1000)'`)
 	require.Nil(t, other.Exceeded())
 }
 
-func TestTheReserveOfMemoryEndsTheLargestSandbox(t *testing.T) {
+func TestReserveOfMemoryEndsLargestSandbox(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{Isolation: Namespaces, noCgroups: true})
 	set, looks := b.fakeMemory(4 << 30)
@@ -230,8 +230,8 @@ time.sleep(1000)'`)
 	require.Nil(t, small.Exceeded())
 }
 
-// TestTheKernelEndsASandboxFirst if nothing else bounds its memory.
-func TestTheKernelEndsASandboxFirst(t *testing.T) {
+// TestKernelEndsSandboxFirst if nothing else bounds its memory.
+func TestKernelEndsSandboxFirst(t *testing.T) {
 	t.Parallel()
 	for way, o := range ways {
 		t.Run(way, func(t *testing.T) {

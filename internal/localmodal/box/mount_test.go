@@ -13,7 +13,7 @@ import (
 
 // Sandboxes write to volumes of which others mount parts: a link that one creates there, at any
 // moment, must not lead another's mount out of the volume.
-func TestMountOfAPartFollowsNoLink(t *testing.T) {
+func TestMountOfPartFollowsNoLink(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]Options{"namespaces": {Isolation: Namespaces}, "chroot": {Isolation: Chroot}} {
 		t.Run(name, func(t *testing.T) {

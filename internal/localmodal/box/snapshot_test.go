@@ -96,7 +96,7 @@ func TestWritesThroughMappingAreSnapshotted(t *testing.T) {
 	})
 }
 
-func TestCancelledSnapshotLeavesNothingAndLetsTheBoxRunOn(t *testing.T) {
+func TestCancelledSnapshotLeavesNothingAndLetsBoxRunOn(t *testing.T) {
 	t.Parallel()
 	onEach(t, ways, func(t *testing.T, b *bundle) {
 		bx := b.start()
@@ -111,7 +111,7 @@ func TestCancelledSnapshotLeavesNothingAndLetsTheBoxRunOn(t *testing.T) {
 	})
 }
 
-func TestStoppedProcessStaysStoppedAfterASnapshot(t *testing.T) {
+func TestStoppedProcessStaysStoppedAfterSnapshot(t *testing.T) {
 	t.Parallel()
 	onEach(t, ways, func(t *testing.T, b *bundle) {
 		bx := b.start()

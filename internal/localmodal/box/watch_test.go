@@ -157,7 +157,7 @@ func TestSnapshotsKeepDiskReserve(t *testing.T) {
 	b.snapshot(bx)
 }
 
-func TestASandboxIsEndedThatExceedsItsMemoryWithoutControlGroups(t *testing.T) {
+func TestSandboxIsEndedThatExceedsItsMemoryWithoutControlGroups(t *testing.T) {
 	t.Parallel()
 	for way, o := range ways {
 		t.Run(way, func(t *testing.T) {
@@ -177,9 +177,9 @@ func TestASandboxIsEndedThatExceedsItsMemoryWithoutControlGroups(t *testing.T) {
 	}
 }
 
-// TestTheFilesOfManyBoxesAreCountedWithoutListingTheMachine: listing the processes of the machine
+// TestFilesOfManyBoxesAreCountedWithoutListingMachine: listing the processes of the machine
 // takes longer than counting the files of a mostly idle box.
-func TestTheFilesOfManyBoxesAreCountedWithoutListingTheMachine(t *testing.T) {
+func TestFilesOfManyBoxesAreCountedWithoutListingMachine(t *testing.T) {
 	t.Parallel()
 	for _, grouped := range []bool{true, false} {
 		b := setup(t, Options{})
@@ -219,8 +219,8 @@ func TestTheFilesOfManyBoxesAreCountedWithoutListingTheMachine(t *testing.T) {
 	}
 }
 
-// TestTheProcessesOfABoxAreThoseOfItsGroup checks that both ways to find them agree.
-func TestTheProcessesOfABoxAreThoseOfItsGroup(t *testing.T) {
+// TestProcessesOfBoxAreThoseOfItsGroup checks that both ways to find them agree.
+func TestProcessesOfBoxAreThoseOfItsGroup(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
 	if b.rt.cgroups == nil {

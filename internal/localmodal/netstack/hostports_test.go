@@ -58,7 +58,7 @@ func (p *hostPort) await(t testing.TB, s *sandbox, routed, listening bool) {
 	}, waitLimit, poll)
 }
 
-func TestAHostPortIsServedBySocketsOfTheKernel(t *testing.T) {
+func TestHostPortIsServedBySocketsOfKernel(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, kind netdevice.Kind) {
 		for _, address := range []string{"127.0.0.1:0", "[::1]:0", "[::]:0"} {
@@ -121,7 +121,7 @@ func TestClosedHostPortIsRefusedUntilServerListens(t *testing.T) {
 	})
 }
 
-func TestAConnectionThroughTheStackKeepsItsPortThere(t *testing.T) {
+func TestConnectionThroughStackKeepsItsPortThere(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, kind netdevice.Kind) {
 		var p *hostPort
@@ -164,7 +164,7 @@ func TestSocketsOfHostPortsAreOutOfReach(t *testing.T) {
 	})
 }
 
-func TestAResetOfAConnectionToAHostPortReachesTheOtherEnd(t *testing.T) {
+func TestResetOfConnectionToHostPortReachesOtherEnd(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, kind netdevice.Kind) {
 		p := newHostPort(t)

@@ -44,7 +44,7 @@ func eachKind(t *testing.T, test func(t *testing.T, kind netdevice.Kind)) {
 	}
 }
 
-func TestPolicyRefusesEverythingButTheInternet(t *testing.T) {
+func TestPolicyRefusesEverythingButInternet(t *testing.T) {
 	t.Parallel()
 	for _, ip := range strings.Fields("127.0.0.1 127.9.9.9 ::1 ::ffff:127.0.0.1 ::127.0.0.1 10.0.0.1 172.16.0.1 172.31.255.255 192.168.1.1 " +
 		"::ffff:192.168.1.1 169.254.169.254 ::ffff:169.254.169.254 fc00::1 fd00:ec2::254 fe80::1 fe80::1%lo fec0::1 ff02::1 224.0.0.1 " +
@@ -57,7 +57,7 @@ func TestPolicyRefusesEverythingButTheInternet(t *testing.T) {
 	}
 }
 
-func TestPolicyKnowsTheAddressesOfThisMachine(t *testing.T) {
+func TestPolicyKnowsAddressesOfThisMachine(t *testing.T) {
 	t.Parallel()
 	addresses, err := net.InterfaceAddrs()
 	require.NoError(t, err)
@@ -118,7 +118,7 @@ func TestRefusedConnectionsFailAtOnce(t *testing.T) {
 	})
 }
 
-func TestHostPortsLeadToTheLoopbackInterface(t *testing.T) {
+func TestHostPortsLeadToLoopbackInterface(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, kind netdevice.Kind) {
 		for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
@@ -247,7 +247,7 @@ func serveDNS(t testing.TB) string {
 	return listener.Addr().String()
 }
 
-func TestNamesAreResolvedByTheResolversOfThisMachine(t *testing.T) {
+func TestNamesAreResolvedByResolversOfThisMachine(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, kind netdevice.Kind) {
 		server := serveDNS(t)
@@ -302,9 +302,9 @@ func TestConnectionsAreLimited(t *testing.T) {
 	require.Eventually(t, func() bool { return s.network.Open() == 0 }, waitLimit, 10*time.Millisecond)
 }
 
-// TestConnectionsOfACrowdedSandboxHaveSmallBuffers, because the buffers bound how much memory of
+// TestConnectionsOfCrowdedSandboxHaveSmallBuffers, because the buffers bound how much memory of
 // this process a sandbox can use.
-func TestConnectionsOfACrowdedSandboxHaveSmallBuffers(t *testing.T) {
+func TestConnectionsOfCrowdedSandboxHaveSmallBuffers(t *testing.T) {
 	t.Parallel()
 	const more = 16
 	server := serve(t, "127.0.0.1:0")
@@ -351,7 +351,7 @@ func TestNetworksEndAmidTransfers(t *testing.T) {
 	})
 }
 
-func TestRefusalsOfADestinationAreCountedByTheMinute(t *testing.T) {
+func TestRefusalsOfDestinationAreCountedByMinute(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	log := netstack.NewRefusalLog(func() time.Time { return now })

@@ -41,14 +41,14 @@ func TestDatabaseIsDroppedAfterTest(t *testing.T) { //nolint:tparallel // the su
 // TestHelperThatIsKilled is the process that the next test kills.
 func TestHelperThatIsKilled(t *testing.T) { //nolint:paralleltest // a separate process
 	if os.Getenv("POSTGRESTEST_HELPER") == "" {
-		t.Skip("it is run by TestTheServerEndsWithAKilledProcess")
+		t.Skip("it is run by TestServerEndsWithKilledProcess")
 	}
 	postgrestest.New(t)
 	os.Stdout.WriteString("up\n")
 	select {}
 }
 
-func TestTheServerEndsWithAKilledProcess(t *testing.T) {
+func TestServerEndsWithKilledProcess(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "owpgkill") //nolint:usetesting // short enough for a socket's path, and as accessible as the system's directory
 	require.NoError(t, err)

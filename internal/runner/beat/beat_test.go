@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTimersOfTheSameIntervalExpireTogether(t *testing.T) {
+func TestTimersOfSameIntervalExpireTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

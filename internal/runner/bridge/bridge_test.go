@@ -175,7 +175,7 @@ type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-func TestOutputReportsAMissingReader(t *testing.T) {
+func TestOutputReportsMissingReader(t *testing.T) {
 	t.Parallel()
 	o := bridge.NewOutput(broken{})
 	o.Raw([]byte("x"))
@@ -194,7 +194,7 @@ func start(t *testing.T, script string) *bridge.Child {
 	return c
 }
 
-func TestAChildEndsWithItsStdin(t *testing.T) {
+func TestChildEndsWithItsStdin(t *testing.T) {
 	t.Parallel()
 	c := start(t, "read line; echo got $line; cat >/dev/null; echo over; exit 3")
 	_, err := io.WriteString(c.Stdin, "it\n")

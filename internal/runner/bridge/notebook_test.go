@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 )
 
-func TestANotebookGrowsByWholeLines(t *testing.T) {
+func TestNotebookGrowsByWholeLines(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "deep", "ses_1.jsonl")
 	for _, c := range []struct{ past, written, after string }{

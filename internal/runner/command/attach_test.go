@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-func TestADetachedExecDoesNotWaitForever(t *testing.T) {
+func TestDetachedExecDoesNotWaitForever(t *testing.T) {
 	t.Parallel()
 	stdin, worker := io.Pipe()
 	a := &attachment{stdin: make(chan runner.Message), stdinErr: make(chan error, 1)}
@@ -40,9 +40,9 @@ func TestADetachedExecDoesNotWaitForever(t *testing.T) {
 	require.Nil(t, hello, "the worker has gone")
 }
 
-// TestAttachCopiesForAnEarlierRunner checks a runner of an earlier release, which ignores the
+// TestAttachCopiesForEarlierRunner checks a runner of an earlier release, which ignores the
 // stdout that attach passes on and whose first message is the welcome.
-func TestAttachCopiesForAnEarlierRunner(t *testing.T) {
+func TestAttachCopiesForEarlierRunner(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: runner.SocketPath(dir), Net: "unix"})

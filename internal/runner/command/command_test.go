@@ -70,7 +70,7 @@ func requireExit(t *testing.T, code int, err error) {
 	require.Equal(t, code, exit.ExitCode)
 }
 
-func TestPingPrintsTheAnswer(t *testing.T) {
+func TestPingPrintsAnswer(t *testing.T) {
 	t.Parallel()
 	dir := answering(t, replies(&runner.Result{Data: []byte(`{"pid":7}`)}))
 	var stdout bytes.Buffer
@@ -98,7 +98,7 @@ func TestExitCodes(t *testing.T) {
 	require.Equal(t, runner.CodeIncomplete, refusal.Code)
 }
 
-func TestARequestMustBeReadable(t *testing.T) {
+func TestRequestMustBeReadable(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	requireExit(t, runner.ExitUsage, Ping(t.Context(), dir, strings.NewReader(`{`), io.Discard))
@@ -165,9 +165,9 @@ func TestHelloMustMatchCommandLine(t *testing.T) {
 	require.ErrorContains(t, Attach(t.Context(), t.TempDir(), "run_1", 0, strings.NewReader("garbage"), io.Discard), "read hello: ")
 }
 
-// TestTheEndOfALinkIsTheExitOfAttach checks that attach forwards the last message and exits with
+// TestEndOfLinkIsExitOfAttach checks that attach forwards the last message and exits with
 // its code.
-func TestTheEndOfALinkIsTheExitOfAttach(t *testing.T) {
+func TestEndOfLinkIsExitOfAttach(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		last runner.Message

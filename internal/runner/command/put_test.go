@@ -110,7 +110,7 @@ func TestPartialPutKeepsOldFile(t *testing.T) {
 	}
 }
 
-func TestAPutWithoutItsEnd(t *testing.T) {
+func TestPutWithoutItsEnd(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
 	whole := []runner.Message{&runner.File{Path: path, Size: 1}, &runner.Data{Bytes: []byte("x")}}

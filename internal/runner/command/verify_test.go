@@ -15,7 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-func TestVerifyComparesTheAgentsFiles(t *testing.T) {
+func TestVerifyComparesAgentsFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var files []string
@@ -48,7 +48,7 @@ func TestVerifyComparesTheAgentsFiles(t *testing.T) {
 	}, v)
 }
 
-func TestAManifestIsBounded(t *testing.T) {
+func TestManifestIsBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")

@@ -82,7 +82,7 @@ func TestIrregularFilesAreSkipped(t *testing.T) {
 	require.EqualValues(t, 2, v.of(f.path("fifo")))
 }
 
-func TestAChangeInTheMiddleIsFoundByAStrictPoll(t *testing.T) {
+func TestChangeInMiddleIsFoundByStrictPoll(t *testing.T) {
 	t.Parallel()
 	f := newFiles(t)
 	text := strings.Repeat("x", 3*edge)
@@ -121,7 +121,7 @@ func TestLinkContinuesWithPreviousHash(t *testing.T) {
 	require.Equal(t, []runner.Segment{{Path: f.path("a"), Version: 2, Data: []byte(changed)}}, f.poll(NewTranscripts(stored, v), true))
 }
 
-func TestATranscriptOverItsLimitIsSentAgainOnlyOnceRewritten(t *testing.T) {
+func TestTranscriptOverItsLimitIsSentAgainOnlyOnceRewritten(t *testing.T) {
 	t.Parallel()
 	f := newFiles(t)
 	f.write("a", "stored, more")

@@ -84,7 +84,7 @@ func write(t *testing.T, root, name, text string) {
 	require.NoError(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o600))
 }
 
-func TestAWatchSendsChangesAsTheyHappen(t *testing.T) {
+func TestWatchSendsChangesAsTheyHappen(t *testing.T) {
 	t.Parallel()
 	w, root := newWorkspace(t)
 	write(t, root, "before", "one\n")
@@ -210,7 +210,7 @@ func TestDiffFollowsHead(t *testing.T) {
 	require.Empty(t, surveys)
 }
 
-func TestAFlushReportsEverythingAndAsksForTheDiffOnce(t *testing.T) {
+func TestFlushReportsEverythingAndAsksForDiffOnce(t *testing.T) {
 	t.Parallel()
 	w, root := newWorkspace(t)
 	repository(t, root)
@@ -253,9 +253,9 @@ func TestAFlushReportsEverythingAndAsksForTheDiffOnce(t *testing.T) {
 	require.NotEmpty(t, sent)
 }
 
-// TestTheFirstLinkOfARestoredWorkspaceWaitsForNoPass: the runner has made it before, unless something has happened since, or the
+// TestFirstLinkOfRestoredWorkspaceWaitsForNoPass: the runner has made it before, unless something has happened since, or the
 // worker has another position.
-func TestTheFirstLinkOfARestoredWorkspaceWaitsForNoPass(t *testing.T) {
+func TestFirstLinkOfRestoredWorkspaceWaitsForNoPass(t *testing.T) {
 	t.Parallel()
 	w, root := newWorkspace(t)
 	write(t, root, "a", "1")

@@ -122,7 +122,7 @@ func TestNothingIsAppendedAfterFinalMark(t *testing.T) {
 	}
 }
 
-func TestAReaderWaitsForTheWriter(t *testing.T) {
+func TestReaderWaitsForWriter(t *testing.T) {
 	t.Parallel()
 	j, _ := setup(t)
 	const total = 5000
@@ -152,7 +152,7 @@ func TestAReaderWaitsForTheWriter(t *testing.T) {
 	readers.Wait()
 }
 
-func TestATornTailIsTruncatedAtEveryByte(t *testing.T) {
+func TestTornTailIsTruncatedAtEveryByte(t *testing.T) {
 	t.Parallel()
 	j, dir := setup(t)
 	require.NoError(t, j.Mark(Delivering))
@@ -186,7 +186,7 @@ func TestATornTailIsTruncatedAtEveryByte(t *testing.T) {
 	}
 }
 
-func TestADamagedRecordEndsTheJournal(t *testing.T) {
+func TestDamagedRecordEndsJournal(t *testing.T) {
 	t.Parallel()
 	j, dir := setup(t)
 	fill(t, j, 3)
@@ -225,9 +225,9 @@ func TestReadsFromAnyFrame(t *testing.T) {
 	}
 }
 
-// TestANewLineIsNotReadFromTheFile checks that a waiting reader gets a line from memory, whatever
+// TestNewLineIsNotReadFromFile checks that a waiting reader gets a line from memory, whatever
 // was appended before.
-func TestANewLineIsNotReadFromTheFile(t *testing.T) {
+func TestNewLineIsNotReadFromFile(t *testing.T) {
 	t.Parallel()
 	j, _ := setup(t)
 	r, err := j.Read(0)
@@ -253,7 +253,7 @@ func TestANewLineIsNotReadFromTheFile(t *testing.T) {
 	j.log = log
 }
 
-func TestAFailedAppendLeavesNothing(t *testing.T) {
+func TestFailedAppendLeavesNothing(t *testing.T) {
 	t.Parallel()
 	j, dir := setup(t)
 	fill(t, j, 2)
@@ -285,14 +285,14 @@ func TestRunNameIsNotPath(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-func TestARunHasOneJournal(t *testing.T) {
+func TestRunHasOneJournal(t *testing.T) {
 	t.Parallel()
 	_, dir := setup(t)
 	_, err := Create(dir, "run_1", Delivering)
 	require.ErrorIs(t, err, fs.ErrExist)
 }
 
-func TestForgetsOldFramesButNeverARun(t *testing.T) {
+func TestForgetsOldFramesButNeverRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	const total = 6

@@ -50,7 +50,7 @@ func alive(t *testing.T, pid string) bool {
 	return !strings.HasPrefix(rest, " Z") && !strings.HasPrefix(rest, " X")
 }
 
-func TestEveryDescendantIsDeadAtTheExitFrame(t *testing.T) {
+func TestEveryDescendantIsDeadAtExitFrame(t *testing.T) {
 	t.Parallel()
 	const detach = `setsid sh -c 'trap "" TERM HUP; echo $$ > detached.new; mv detached.new detached; exec sleep 1000' > /dev/null 2>&1 < /dev/null &
 		while ! [ -e detached ]; do :; done; `
@@ -154,7 +154,7 @@ func TestInterrupt(t *testing.T) {
 	})
 }
 
-func TestAnInterruptDoesNotProlongTheGrace(t *testing.T) {
+func TestInterruptDoesNotProlongGrace(t *testing.T) {
 	t.Parallel()
 	a := &Agent{child: &child{done: make(chan struct{})}, writes: make(chan stdinWrite, stdinQueue)}
 	i := runner.Interrupt{Stdin: []byte("stop\n"), Grace: time.Hour}

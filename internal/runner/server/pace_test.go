@@ -11,9 +11,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/journal"
 )
 
-// TestAnAgentWaitsForASilentWorkerForALimitedTime checks that the agent continues after that until
+// TestAgentWaitsForSilentWorkerForLimitedTime checks that the agent continues after that until
 // the worker takes frames again.
-func TestAnAgentWaitsForASilentWorkerForALimitedTime(t *testing.T) {
+func TestAgentWaitsForSilentWorkerForLimitedTime(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -335,7 +335,7 @@ func TestLeftoversOfEarlierServer(t *testing.T) {
 	}
 }
 
-func TestOneServerForADirectory(t *testing.T) {
+func TestOneServerForDirectory(t *testing.T) {
 	t.Parallel()
 	s := newServed(t)
 	s.serve()
@@ -349,7 +349,7 @@ func TestOneServerForADirectory(t *testing.T) {
 	require.Equal(t, os.Getpid(), s.ping().PID)
 }
 
-func TestASealWithoutAnAgent(t *testing.T) {
+func TestSealWithoutAgent(t *testing.T) {
 	t.Parallel()
 	s := newServed(t)
 	require.NoError(t, os.MkdirAll(s.dir, 0o700))

@@ -15,9 +15,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/journal"
 )
 
-// TestJournalsOfEarlierRunsAreClosedWithTheNextSync checks that no prompt waits for the disk, and
+// TestJournalsOfEarlierRunsAreClosedWithNextSync checks that no prompt waits for the disk, and
 // that files do not stay open for that.
-func TestJournalsOfEarlierRunsAreClosedWithTheNextSync(t *testing.T) {
+func TestJournalsOfEarlierRunsAreClosedWithNextSync(t *testing.T) {
 	t.Parallel()
 	s := &Server{cfg: Config{Dir: t.TempDir()}, journals: map[string]*journal.Journal{}}
 	require.NoError(t, os.Mkdir(s.runs(), 0o700))

@@ -92,7 +92,7 @@ func TestDiffAgainstInitialFiles(t *testing.T) {
 	require.Equal(t, 3, b.diff().FilesChanged)
 }
 
-func TestDiffAgainstTheCommitAtTheBeginning(t *testing.T) {
+func TestDiffAgainstCommitAtBeginning(t *testing.T) {
 	t.Parallel()
 	needGit(t)
 	b := setup(t)

@@ -147,7 +147,7 @@ func TestReportsChangesSinceStart(t *testing.T) {
 	require.Equal(t, []string{"deleted there"}, b.sync(), "a directory is not a file")
 }
 
-func TestAWriteWithinTheClocksTickIsFound(t *testing.T) {
+func TestWriteWithinClocksTickIsFound(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.attach()
@@ -243,8 +243,8 @@ func TestRestoredDiskContinues(t *testing.T) {
 	require.Equal(t, []string{"initial a"}, b.sync())
 }
 
-// TestFilesOfARestoredDiskAreNotReadAgain: each of them has another inode and another time of change.
-func TestFilesOfARestoredDiskAreNotReadAgain(t *testing.T) {
+// TestFilesOfRestoredDiskAreNotReadAgain: each of them has another inode and another time of change.
+func TestFilesOfRestoredDiskAreNotReadAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	old := time.Now().Add(-time.Hour)
@@ -314,7 +314,7 @@ func TestContentHasBounds(t *testing.T) {
 	require.True(t, b.files["file63"].Saved(), "deleted files make room")
 }
 
-func TestAFullWorkspaceIsReportedOnce(t *testing.T) {
+func TestFullWorkspaceIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.index.limit = 5

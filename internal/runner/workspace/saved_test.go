@@ -24,7 +24,7 @@ func someSaved() saved {
 	}
 }
 
-func TestASavedIndexIsReadBack(t *testing.T) {
+func TestSavedIndexIsReadBack(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, want := range []saved{someSaved(), {Session: "ses_2", Entries: map[string]*entry{}}} {
@@ -35,7 +35,7 @@ func TestASavedIndexIsReadBack(t *testing.T) {
 	}
 }
 
-func TestAnIndexOfAnEarlierReleaseIsRead(t *testing.T) {
+func TestIndexOfEarlierReleaseIsRead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	want := someSaved()
@@ -74,8 +74,8 @@ func TestTruncatedIndexIsRefused(t *testing.T) {
 	}
 }
 
-// TestALargeIndexCostsFewAllocations counts allocations, because the index is read before the first prompt after a restore is delivered.
-func TestALargeIndexCostsFewAllocations(t *testing.T) { //nolint:paralleltest // counts the allocations of the whole process
+// TestLargeIndexCostsFewAllocations counts allocations, because the index is read before the first prompt after a restore is delivered.
+func TestLargeIndexCostsFewAllocations(t *testing.T) { //nolint:paralleltest // counts the allocations of the whole process
 	s := saved{Entries: map[string]*entry{}}
 	for n := range 10_000 {
 		s.Entries[fmt.Sprintf("d%d/f%d", n%100, n)] = &entry{SHA256: fmt.Sprintf("%064d", n), Known: true}

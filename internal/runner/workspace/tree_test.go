@@ -68,7 +68,7 @@ func TestTreeIsDeterministic(t *testing.T) {
 	require.Equal(t, before, w.taken)
 }
 
-func TestATreeReportsEveryDifference(t *testing.T) {
+func TestTreeReportsEveryDifference(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(t *testing.T, w *tree)
@@ -99,8 +99,8 @@ func TestATreeReportsEveryDifference(t *testing.T) {
 	}
 }
 
-// TestOnlyTheTimeOfAFileDiffers checks that the content decides, if it is known.
-func TestOnlyTheTimeOfAFileDiffers(t *testing.T) {
+// TestOnlyTimeOfFileDiffers checks that the content decides, if it is known.
+func TestOnlyTimeOfFileDiffers(t *testing.T) {
 	t.Parallel()
 	w := takenTree(t)
 	file := filepath.Join(w.root, "a.txt")
@@ -124,8 +124,8 @@ func TestOnlyTheTimeOfAFileDiffers(t *testing.T) {
 	require.Equal(t, manifest.TreeDifference{Unchecked: []string{"workspace: content of 1 files whose modification time differs"}}, w.compare(t))
 }
 
-// TestATreeTakesTheSumsOfTheIndexOfChanges covers files that it would not read itself.
-func TestATreeTakesTheSumsOfTheIndexOfChanges(t *testing.T) {
+// TestTreeTakesSumsOfIndexOfChanges covers files that it would not read itself.
+func TestTreeTakesSumsOfIndexOfChanges(t *testing.T) {
 	t.Parallel()
 	w := takenTree(t)
 	large := filepath.Join(w.root, "large")
@@ -145,9 +145,9 @@ func TestATreeTakesTheSumsOfTheIndexOfChanges(t *testing.T) {
 	require.Zero(t, w.compare(t))
 }
 
-// TestATreeIsListedInOneOrder checks that each directory is followed by its entries, however many
+// TestTreeIsListedInOneOrder checks that each directory is followed by its entries, however many
 // threads list it.
-func TestATreeIsListedInOneOrder(t *testing.T) {
+func TestTreeIsListedInOneOrder(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	want := []string{}
@@ -240,7 +240,7 @@ func TestTreeHasChecksumOfFileThatKeepsSizeAndTime(t *testing.T) {
 	require.Zero(t, w.compare(t))
 }
 
-func TestATreeBeyondItsBoundsIsUnchecked(t *testing.T) {
+func TestTreeBeyondItsBoundsIsUnchecked(t *testing.T) {
 	t.Parallel()
 	w := takenTree(t)
 	large, err := list(t.Context(), w.root, 5).Take(t.Context(), w.dir)
@@ -257,7 +257,7 @@ func TestATreeBeyondItsBoundsIsUnchecked(t *testing.T) {
 	require.Equal(t, "deeper than 400 directories", got.Unchecked)
 }
 
-func TestATreeNamesNoMoreThanSomeDifferences(t *testing.T) {
+func TestTreeNamesNoMoreThanSomeDifferences(t *testing.T) {
 	t.Parallel()
 	w := takenTree(t)
 	for n := range 60 {
@@ -315,8 +315,8 @@ func BenchmarkTree(b *testing.B) {
 	}
 }
 
-// TestTheIndexOfAnUnchangedWorkspaceStays: a seal of 10,000 files is mostly the writing of their index.
-func TestTheIndexOfAnUnchangedWorkspaceStays(t *testing.T) {
+// TestIndexOfUnchangedWorkspaceStays: a seal of 10,000 files is mostly the writing of their index.
+func TestIndexOfUnchangedWorkspaceStays(t *testing.T) {
 	t.Parallel()
 	w := takenTree(t)
 	old := time.Now().Add(-time.Hour)

@@ -75,8 +75,8 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
-// TestEscapesAsAnOrdinaryUser attacks sandboxes of a server that is not root.
-func TestEscapesAsAnOrdinaryUser(t *testing.T) {
+// TestEscapesAsOrdinaryUser attacks sandboxes of a server that is not root.
+func TestEscapesAsOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("TestEscapes runs as one")

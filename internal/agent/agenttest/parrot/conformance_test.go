@@ -37,7 +37,7 @@ func command(t *testing.T, launch agent.Launch) *exec.Cmd {
 	return cmd
 }
 
-func TestConformsToTheAdapterSuite(t *testing.T) {
+func TestConformsToAdapterSuite(t *testing.T) {
 	t.Parallel()
 	cannot := map[string]string{
 		"Thinks":                 "it does not",

@@ -204,7 +204,7 @@ func (r *rig) code(t *testing.T) int {
 const respond = `while read line; do case "$line" in *'"session/prompt#'*)
 	id=${line#*'"id":"'}; echo '{"id":"'${id%%\"*}'","result":{"stopReason":"end_turn"}}';; esac; done`
 
-func TestAPromptWaitsForTheAgentAndRunsOnce(t *testing.T) {
+func TestPromptWaitsForAgentAndRunsOnce(t *testing.T) {
 	t.Parallel()
 	r := setup(t, `echo '{"method":"repeated"}'; `+respond, func(k *talk) { k.repeating = true })
 	r.expect(t, `{"method":"repeated"}`) // before the session is ready, so outside any turn
@@ -267,7 +267,7 @@ const ask = `while read line; do case "$line" in
 
 const asks = `{"id":7,"method":"session/request_permission","params":{"toolCall":{"toolCallId":"c1"},"options":[{"optionId":"yes","kind":"allow_once"}]}}`
 
-func TestAQuestionIsAnsweredOnceOrWithdrawn(t *testing.T) {
+func TestQuestionIsAnsweredOnceOrWithdrawn(t *testing.T) {
 	t.Parallel()
 	r := setup(t, ask, nil)
 	r.start <- acpclient.Started{Session: "s1"}
@@ -294,7 +294,7 @@ func TestAllowedToolsRaiseNoQuestion(t *testing.T) {
 	r.expect(t, "ready s1", "begun run_1", "asked c1", `{"id":"session/prompt#1","result":{"stopReason":"end_turn"}}`, "end completed")
 }
 
-func TestASilentAgentIsCancelled(t *testing.T) {
+func TestSilentAgentIsCancelled(t *testing.T) {
 	t.Parallel()
 	r := setup(t, `while read line; do case "$line" in *'"session/prompt#'*) id=${line#*'"id":"'};;
 		*'"session/cancel"'*) echo '{"id":"'${id%%\"*}'","result":{"stopReason":"cancelled"}}';; esac; done`, func(k *talk) { k.limit = time.Millisecond })

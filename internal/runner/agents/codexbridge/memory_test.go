@@ -33,7 +33,7 @@ func recalling(t *testing.T, resume bool, rollouts map[string]string) *program {
 	return p
 }
 
-func TestTheThreadOfTheNotebookIsResumed(t *testing.T) {
+func TestThreadOfNotebookIsResumed(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{"1-aaa": rollout("aaa", "", "", ""), "2-bbb": rollout("bbb", "", "", "")}
 	p := recalling(t, false, files)
@@ -44,7 +44,7 @@ func TestTheThreadOfTheNotebookIsResumed(t *testing.T) {
 	require.Empty(t, p.thread, "a thread without its rollout cannot be resumed")
 }
 
-func TestWithoutANotebookTheNewestMainThreadIsResumed(t *testing.T) {
+func TestWithoutNotebookNewestMainThreadIsResumed(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{
 		"1-aaa": rollout("aaa", "", "", ""), "2-bbb": rollout("bbb", "", "", ""), "3-ccc": rollout("ccc", "bbb", "", ""), "4-ddd": "no rollout\n",

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestReadsAScriptLineByLine(t *testing.T) {
+func TestReadsScriptLineByLine(t *testing.T) {
 	t.Parallel()
 	say := func(lines ...speech) step { return step{verb: verbSay, speech: lines} }
 	for content, want := range map[string][]step{

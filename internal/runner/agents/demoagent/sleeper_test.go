@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestASleepLastsItsTimeAndEndsWithItsTurn(t *testing.T) {
+func TestSleepLastsItsTimeAndEndsWithItsTurn(t *testing.T) {
 	t.Parallel()
 	kernel := newSleeper()
 	defer kernel.close()

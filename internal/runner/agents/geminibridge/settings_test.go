@@ -10,7 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 )
 
-func TestSettingsOfALaunchOverrideTheUsersAndDoNotStay(t *testing.T) {
+func TestSettingsOfLaunchOverrideUsersAndDoNotStay(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, geminiformat.NotebookDir), 0o700))

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSecretsCompleteTheConfiguration(t *testing.T) {
+func TestSecretsCompleteConfiguration(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		launch  string

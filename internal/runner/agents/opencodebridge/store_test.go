@@ -23,7 +23,7 @@ func serving(t *testing.T, h http.HandlerFunc) *server {
 	return &server{base: s.URL, client: s.Client(), timeout: time.Minute}
 }
 
-func TestTheNewestReadableMainSessionIsResumed(t *testing.T) {
+func TestNewestReadableMainSessionIsResumed(t *testing.T) {
 	t.Parallel()
 	s := store{dir: t.TempDir()}
 	_, ok := s.main()
