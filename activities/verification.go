@@ -1,0 +1,76 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/overwinter-dev/overwinter/internal/manifest"
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runnerexec"
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// verification lists the differences between a sandbox and a manifest.
+type verification struct {
+	differing []string // missing or different agent files, and differences in git
+	workspace []string // entries of the workspace that are missing, changed or added
+	unchecked []string // not compared
+}
+
+// prepareLink starts the exec over which the prompt that wakes a session is sent: it starts while the workspace is compared.
+func (g *restores) prepareLink(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox) {
+	if in.Then != nil && in.Then.Reason == session.ReasonPrompt && g.Runner.Program != "" { // else the runner may not know of it
+		g.Links.Prepare(ctx, sb)
+	}
+}
+
+// verifyRunning is verify of a new sandbox, in the same command that waits for its runner. awake reports that the runner has
+// answered.
+func (g *restores) verifyRunning(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, m manifest.Manifest) (v verification, awake bool, err error) {
+	request, err := g.ping(ctx, in.SessionID, in.Generation, awakeTimeout)
+	if err != nil {
+		return verification{}, false, err
+	}
+	found, err := g.runVerify(ctx, sb, runner.DefaultPaths().VerifyRunning(m, &request))
+	return verificationOf(found, m), err == nil && found.Runner != nil, err
+}
+
+// verify compares a sandbox with a bundle's manifest.
+func (g *restores) verify(ctx context.Context, sb *sandbox.Sandbox, m manifest.Manifest) (verification, error) {
+	v, err := g.verifyFiles(ctx, sb, m)
+	return verificationOf(v, m), err
+}
+
+func verificationOf(v runner.Verification, m manifest.Manifest) verification {
+	out := verification{differing: slices.Concat(v.Missing, v.Mismatched, v.Longer)}
+	switch {
+	case m.Tree == nil:
+		out.unchecked = []string{"workspace: the bundle has no index of it"}
+	case v.Tree == nil:
+		out.unchecked = []string{"workspace: the runner does not compare it"}
+	default:
+		out.workspace, out.unchecked = v.Tree.Paths, v.Tree.Unchecked
+		if v.Tree.More > 0 {
+			out.workspace = append(out.workspace, fmt.Sprintf("%d more entries of the workspace", v.Tree.More))
+		}
+	}
+	return out
+}
+
+func (g *restores) verifyFiles(ctx context.Context, sb *sandbox.Sandbox, m manifest.Manifest) (runner.Verification, error) {
+	return g.runVerify(ctx, sb, runner.DefaultPaths().Verify(m))
+}
+
+func (g *restores) runVerify(ctx context.Context, sb *sandbox.Sandbox, e runner.Exec) (runner.Verification, error) {
+	stdout, err := runnerexec.Run(ctx, sb, e, verifyTimeout)
+	if err != nil {
+		return runner.Verification{}, fmt.Errorf("verify: %w", err)
+	}
+	v, err := runner.ParseVerify(stdout)
+	if err != nil {
+		return v, fmt.Errorf("verify: %w", err)
+	}
+	return v, nil
+}

@@ -1,0 +1,158 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+
+	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/run"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
+)
+
+// RunAttach makes token the attempt whose appends count and returns what the worker needs. It is
+// idempotent for a token. From the second attempt on, a turn_start event reports that another
+// worker continues the run. It returns illegal_state if the run has ended or belongs to an older
+// generation, or if another attempt has it that is not older than by: an attempt that was paused
+// before it attached must not take over. A previous attempt that did not report its end counts as
+// lost: see run.Losses.
+func (db *DB) RunAttach(ctx context.Context, runID, token string, by run.Dispatch) (start run.Start, err error) {
+	err = db.inRun(ctx, "attach to a run", runID, func(s *sessionTx, claim dbsqlc.Run) error {
+		if claim.Generation < s.row.Generation && claim.EndedAt == nil {
+			return illegal("run %s belongs to generation %d, the newest is %d", runID, claim.Generation, s.row.Generation)
+		}
+		if claim.ParkedAt != nil {
+			return illegal("run %s is parked", runID)
+		}
+		held := heldBy(claim)
+		if claim.Token != token && !by.After(held) {
+			return illegal("run %s is held by attempt %d of dispatch %d", runID, held.Attempt, held.No)
+		}
+		if claim.EndedAt == nil && claim.Token != token && claim.Attempt > 0 {
+			err := s.add(event.TypeTurnStart, runID, event.TurnStartData{RunID: session.RunOf(runID), PromptID: claim.PromptID, Attempt: claim.Attempt + 1})
+			if err != nil {
+				return err
+			}
+		}
+		losses := run.Losses{Frame: claim.LossesFrame, Points: int(claim.Losses)}
+		if claim.Token != token {
+			if claim.Attempt > 0 {
+				losses = losses.After(run.Doing(claim.Doing), claim.LastFrame)
+			}
+			if claim.Doing != string(run.DoingRefused) {
+				claim.Doing = string(run.DoingAttached)
+			}
+			if losses.Quarantine() {
+				claim.Doing = string(run.DoingRefused)
+			}
+			claim.Losses, claim.LossesFrame = int32(losses.Points), losses.Frame
+		}
+		start, err = s.runTake(ctx, claim, token, claim.Attempt+1, by)
+		start.Suspect = losses.Points > 0 && losses.Frame == claim.LastFrame
+		start.Quarantine = claim.Doing == string(run.DoingRefused)
+		return err
+	})
+	if err == nil {
+		err = db.openState(&start.Run)
+	}
+	return start, err
+}
+
+// RunDoing records what the attempt with the token is doing with the run's frames. It changes
+// nothing if another attempt has the run.
+func (db *DB) RunDoing(ctx context.Context, runID, token string, doing run.Doing) error {
+	err := db.q.RunDoing(ctx, db.pool, &dbsqlc.RunDoingParams{ID: runID, Token: token, Doing: string(doing)})
+	return fault("record the progress of an attempt", err)
+}
+
+func heldBy(claim dbsqlc.Run) run.Dispatch {
+	return run.Dispatch{No: claim.HeldDispatch, Attempt: claim.HeldAttempt}
+}
+
+// RunFence makes token the only valid one, so that no worker can append to the run any more, and
+// returns the same as RunAttach. It accepts every generation and does not count as an attempt.
+func (db *DB) RunFence(ctx context.Context, runID, token string) (start run.Start, err error) {
+	err = db.inRun(ctx, "fence a run", runID, func(s *sessionTx, run dbsqlc.Run) error {
+		start, err = s.runTake(ctx, run, token, run.Attempt, heldBy(run))
+		return err
+	})
+	if err == nil {
+		err = db.openState(&start.Run)
+	}
+	return start, err
+}
+
+func (s *sessionTx) runTake(ctx context.Context, claim dbsqlc.Run, token string, attempt int64, by run.Dispatch) (run.Start, error) {
+	if claim.EndedAt != nil {
+		return run.Start{}, illegal("run %s has ended", claim.ID)
+	}
+	if token == "" {
+		return run.Start{}, failure.Errorf(failure.Invalid, "an attempt requires a token")
+	}
+	if claim.Token != token {
+		err := s.q.RunAttach(ctx, &s.later, &dbsqlc.RunAttachParams{
+			ID: claim.ID, Token: token, Attempt: attempt, HeldDispatch: by.No, HeldAttempt: by.Attempt,
+			Doing: claim.Doing, Losses: claim.Losses, LossesFrame: claim.LossesFrame,
+		})
+		if err != nil {
+			return run.Start{}, err
+		}
+		claim.Token, claim.Attempt, claim.HeldDispatch, claim.HeldAttempt = token, attempt, by.No, by.Attempt
+	}
+	return s.runStart(ctx, claim)
+}
+
+// runStart reads what a worker needs in one round trip, since a prompt waits for it.
+func (s *sessionTx) runStart(ctx context.Context, claim dbsqlc.Run) (run.Start, error) {
+	var of surroundings
+	var prompt dbsqlc.Prompt
+	var in lookups
+	err := in.also(ctx, s.Conn, func(in *lookups) (err error) {
+		prompt, err = s.q.PromptGet(ctx, in, &dbsqlc.PromptGetParams{SessionID: s.row.ID, ID: claim.PromptID})
+		if isNoRows(err) {
+			err = noPrompt(claim.PromptID)
+		}
+		return cmp.Or(err, of.read(ctx, s.q, in, s.row.ID, claim.Generation, claim.ID))
+	})
+	if err != nil {
+		return run.Start{}, err
+	}
+	return s.startOf(ctx, claim, prompt, of)
+}
+
+// surroundings is what a worker needs for a run in addition to the run and its prompt.
+type surroundings struct {
+	dbsqlc.RunSurroundingsRow
+	transcripts []transcript.Position
+}
+
+// startOf combines a run with its surroundings.
+func (s *sessionTx) startOf(ctx context.Context, claim dbsqlc.Run, prompt dbsqlc.Prompt, of surroundings) (start run.Start, err error) {
+	start = run.Start{
+		Run: runOf(claim), Generation: s.row.Generation, Prompt: promptOf(prompt), SandboxID: of.SandboxID, Resume: of.Reached,
+		Transcripts: of.transcripts,
+		Files:       workspacefile.Position{Session: s.row.ID, Lineage: of.Lineage, Seq: of.Seq, Base: of.Base, DiffKey: of.DiffKey},
+	}
+	if start.Receipt, err = receiptOf(of.Receipt); err != nil {
+		return start, err
+	}
+	joined, err := s.joinedTo(ctx, prompt)
+	if err != nil {
+		return start, err
+	}
+	joinInto(&start.Prompt, joined)
+	if of.HandedFrom != "" {
+		if start.HandOff, err = s.handOff(ctx, claim.BeganSeq); err != nil {
+			return start, err
+		}
+	}
+	start.Agent, start.MemoryID = of.Agent, cmp.Or(of.MemoryID, s.row.ID)
+	if err := json.Unmarshal(of.Options, &start.Options); err != nil {
+		return start, err
+	}
+	return start, s.profileInto(ctx, of.Profile, &start)
+}

@@ -1,0 +1,195 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/run"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// RunBegin claims a prompt for a run: it moves the prompt from queued to processing in one
+// statement, with the events turn_start, prompt and queue. It is idempotent for a run id while the
+// run is open. It does not grant the claim if the prompt has ended, another run has it, another
+// prompt of the session is processing, an earlier one is queued, or the queue is held; the verdict
+// gives the reason. It returns illegal_state if the generation is not the session's newest, the
+// session is not running, or a pending command must be executed first: the workflow then reads the
+// session again.
+func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, generation int64) (run.Verdict, error) {
+	return db.runBegin(ctx, sessionID, promptID, runID, generation, false)
+}
+
+// RunBeginAllotted is RunBegin for a run with the id that was allotted to the prompt, or with the
+// id of a later claim; the verdict contains it. It is idempotent for a claim.
+func (db *DB) RunBeginAllotted(ctx context.Context, sessionID, promptID, claimID string, generation int64) (run.Verdict, error) {
+	return db.runBegin(ctx, sessionID, promptID, claimID, generation, true)
+}
+
+func (db *DB) runBegin(ctx context.Context, sessionID, promptID, claimID string, generation int64, allotted bool) (verdict run.Verdict, err error) {
+	var c claimable
+	read := func(in *lookups) error { return c.read(ctx, db.q, in, sessionID, promptID) }
+	err = db.inSessionWith(ctx, "begin a run", sessionID, read, func(s *sessionTx) (err error) {
+		verdict = run.Verdict{}
+		if generation != s.row.Generation {
+			return illegal("generation %d is not the newest, which is %d", generation, s.row.Generation)
+		}
+		p, open, first, commands := c.prompt, c.open, c.first, c.commands
+		if c.missing {
+			return noPrompt(promptID)
+		}
+		if verdict, err = s.verdict(ctx, p, open, claimID); err != nil || verdict.Granted || verdict.HeldBy != "" ||
+			verdict.Status != session.PromptQueued || session.State(s.row.Status).Final() {
+			return err
+		}
+		if s.row.Status != string(session.Running) {
+			return illegal("the session is %s, not running", s.row.Status)
+		}
+		for _, c := range commands {
+			if kind := session.CommandKind(c.Kind); kind.BeforePrompts() {
+				return illegal("a pending %s comes first", kind)
+			}
+		}
+		if s.held() {
+			verdict.Held = true
+			return s.q.SessionWorkRead(ctx, &s.later, sessionID) // this answers the signal
+		}
+		if first.ID == "" { // still being collected: the end of the collection is signalled
+			verdict.Held = true
+			return s.q.SessionWorkRead(ctx, &s.later, sessionID)
+		}
+		if first.ID != p.ID {
+			verdict.Earlier = &session.QueuedPrompt{ID: first.ID, Ordinal: first.Ordinal, Rank: first.Rank}
+			return nil
+		}
+		run := dbsqlc.Run{ID: claimID, Generation: generation}
+		if allotted {
+			if err := s.newClaim(ctx, p, claimID); err != nil {
+				return err
+			}
+			run.ID, run.ClaimID = claimOf(p, claimID), claimID
+		}
+		verdict.Granted, verdict.RunID, verdict.Dispatch, verdict.Status = true, run.ID, 1, session.PromptProcessing
+		return s.claim(ctx, p, c.head, run, "")
+	})
+	if err != nil {
+		return run.Verdict{}, err
+	}
+	if verdict.Granted {
+		db.runs.remember(verdict.RunID, sessionID)
+	}
+	return verdict, nil
+}
+
+// newClaim refuses a claim that was granted before and whose run has ended: no workflow waits for
+// its result.
+func (s *sessionTx) newClaim(ctx context.Context, p dbsqlc.Prompt, claimID string) error {
+	if p.Claims == 0 {
+		return nil
+	}
+	last, err := s.q.RunGet(ctx, s, session.ClaimID(p.AllottedRunID, int(p.Claims)))
+	if isNoRows(err) { // from the previous release
+		return nil
+	}
+	if err == nil && last.ClaimID == claimID {
+		return illegal("run %s, which the claim was granted, has ended", last.ID)
+	}
+	return err
+}
+
+// claimOf returns the id of the next claim of a prompt. A prompt of an earlier release has no
+// allotted run: it gets the proposed id.
+func claimOf(p dbsqlc.Prompt, proposed string) string {
+	if p.AllottedRunID == "" {
+		return proposed
+	}
+	return session.ClaimID(p.AllottedRunID, int(p.Claims)+1)
+}
+
+// claim gives a queued prompt to a new run, whose id, generation and attempt (if one has attached)
+// are given. The session gets the run's attendant; "" for none.
+func (s *sessionTx) claim(ctx context.Context, p dbsqlc.Prompt, head []dbsqlc.PromptHeadRow, run dbsqlc.Run, attendant string) error {
+	err := s.q.PromptClaim(ctx, &s.later, &dbsqlc.PromptClaimParams{SessionID: s.row.ID, ID: p.ID, RunID: run.ID, At: s.now})
+	if err != nil {
+		return err
+	}
+	p.Status, p.RunID, p.Reason, p.StartedAt = string(session.PromptProcessing), run.ID, "", &s.now
+	p.JoinedTo, p.CollectUntil, p.AllottedRunID = "", nil, cmp.Or(p.AllottedRunID, run.ID)
+	var joined []dbsqlc.Prompt
+	if p.Mode == string(session.Collect) {
+		joined, err = s.q.PromptsJoinedClaim(ctx, s, &dbsqlc.PromptsJoinedClaimParams{SessionID: s.row.ID, ID: p.ID, RunID: run.ID, At: s.now})
+		if err != nil {
+			return err
+		}
+	}
+	err = s.q.RunInsert(ctx, &s.later, &dbsqlc.RunInsertParams{
+		ID: run.ID, SessionID: s.row.ID, PromptID: p.ID, Generation: run.Generation, Dispatch: 1,
+		BeganSeq:  s.row.LastSeq + 1, // position of its turn_start
+		StartedAt: s.now,
+		Token:     run.Token, Attempt: run.Attempt, HeldDispatch: run.HeldDispatch, HeldAttempt: run.HeldAttempt, Doing: run.Doing,
+		ClaimID: run.ClaimID,
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.add(event.TypeTurnStart, run.ID, event.TurnStartData{RunID: session.RunOf(run.ID), PromptID: p.ID, Attempt: 1}); err != nil {
+		return err
+	}
+	if err := s.addPrompt(p); err != nil {
+		return err
+	}
+	changes, err := s.reportJoined(joined, event.QueueUpdated)
+	if err != nil {
+		return err
+	}
+	changes = append([]event.QueueChange{queueChange(event.QueueUpdated, itemOf(p))}, changes...)
+	queue := headOf(head)
+	moved := int64(len(changes))
+	queue.Queued, queue.Processing = queue.Queued-moved, queue.Processing+moved
+	for i := range queue.Items {
+		if slices.ContainsFunc(changes, func(c event.QueueChange) bool { return c.PromptID == queue.Items[i].PromptID }) {
+			queue.Items[i].Status = session.PromptProcessing
+		}
+	}
+	if err := s.addQueue(queue, changes...); err != nil {
+		return err
+	}
+	s.advanced = s.row.LastSeq
+	return s.q.SessionClaimed(ctx, &s.later, &dbsqlc.SessionClaimedParams{ID: s.row.ID, LastSeq: s.row.LastSeq, At: s.now, Attendant: attendant})
+}
+
+// claimable has the data that decides about a claim: the prompt, the session's open run and its
+// first queued prompt, each zero if there is none, the pending commands, and the head of the queue.
+type claimable struct {
+	prompt   dbsqlc.Prompt
+	missing  bool // the prompt does not exist
+	open     dbsqlc.Run
+	first    dbsqlc.PromptFirstRow
+	commands []dbsqlc.SessionCommand
+	head     []dbsqlc.PromptHeadRow
+}
+
+// verdict returns who has the prompt. A queued prompt is blocked by the run of another prompt of
+// the session: only one turn runs at a time.
+func (s *sessionTx) verdict(ctx context.Context, p dbsqlc.Prompt, open dbsqlc.Run, claimID string) (run.Verdict, error) {
+	v := run.Verdict{Status: session.PromptStatus(p.Status), OnUnknown: session.OnUnknown(p.OnUnknown)}
+	holder := open
+	if v.Status != session.PromptQueued {
+		var err error
+		holder, err = s.q.RunGet(ctx, s, p.RunID)
+		if err != nil && !isNoRows(err) {
+			return v, err
+		}
+	}
+	if holder.ID == "" {
+		return v, nil
+	}
+	if v.Status == session.PromptProcessing && (holder.ID == claimID || holder.ClaimID == claimID) {
+		v.Granted, v.RunID, v.Dispatch = true, holder.ID, holder.Dispatch
+		return v, nil
+	}
+	v.HeldBy, v.Generation = holder.ID, holder.Generation
+	return v, nil
+}
