@@ -166,7 +166,7 @@ func (s *aguiRuns) submit(ctx context.Context, prompt session.Prompt) error {
 			return nil
 		}
 	}
-	return s.submit(ctx, prompt)
+	return s.submitted(ctx, prompt)
 }
 
 // findPrompt finds the newest message that is a prompt of the session.
