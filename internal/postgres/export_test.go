@@ -3,9 +3,9 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -96,7 +96,7 @@ func SocketOptions(ctx context.Context, t *testing.T, db *DB) map[string]int {
 	conn, err := db.pool.Acquire(ctx)
 	require.NoError(t, err)
 	defer conn.Release()
-	tcp, ok := conn.Conn().PgConn().Conn().(*net.TCPConn)
+	tcp, ok := conn.Conn().PgConn().Conn().(syscall.Conn)
 	require.True(t, ok)
 	raw, err := tcp.SyscallConn()
 	require.NoError(t, err)
