@@ -200,7 +200,7 @@ func (c *client) secrets(ctx context.Context, values map[string]string) error {
 	return nil
 }
 
-// bareAgent is an agent's process on this machine, without sandbox, journal or store.
+// bareAgent is an agent's process on this machine, without a sandbox, a journal or a store.
 type bareAgent struct {
 	adapter agent.Adapter
 	command *exec.Cmd
@@ -358,8 +358,7 @@ func (t processes) descends(pid, ancestor int) bool {
 	return false
 }
 
-// firstText returns the time until the output of a just started program has a line that match
-// accepts.
+// firstText starts a program and returns the time until its output has a line that match accepts.
 func firstText(ctx context.Context, command *exec.Cmd, match string) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, waitLimit)
 	defer cancel()

@@ -141,7 +141,7 @@ func runNotes(ctx workflow.Context) error {
 	}
 }
 
-// close leaves its data in the system, which is stopped next.
+// close closes the connections. The data stays in the system, which is stopped next.
 func (b *bare) close(ctx context.Context) error {
 	var errs []error
 	if b.modal != nil {

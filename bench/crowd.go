@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// turnLength is about how long a session of the crowd speaks before it gets its next prompt, under load.
+// turnLength is the approximate time that a session of the crowd speaks, under load, before it gets
+// its next prompt.
 const turnLength = 20 * time.Second
 
 // startsAtOnce bounds the sessions of a crowd that start at the same time.
@@ -91,7 +92,7 @@ func startCrowd(ctx context.Context, c *client, size int, pause, turn time.Durat
 	return g, nil
 }
 
-// speak has one session speak until ctx ends. Spoken is called at its first word.
+// speak makes one session speak until ctx ends. It calls spoken at the first word.
 func (g *crowd) speak(ctx context.Context, text string, spoken func()) error {
 	select {
 	case g.starts <- struct{}{}:
@@ -145,8 +146,8 @@ func (g *crowd) err() error {
 	return nil
 }
 
-// stop ends the sessions and returns when their sandboxes are gone. An error is not reported: what
-// was measured is complete.
+// stop ends the sessions and returns when their sandboxes are terminated. It reports no error,
+// because the measurement is complete.
 func (g *crowd) stop(ctx context.Context) {
 	g.cancel()
 	<-g.done

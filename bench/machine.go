@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// machine describes the machine of the bench.
+// machine describes the machine that the bench runs on.
 type machine struct {
 	cpu, kernel, postgres, revision string
 	cores                           int

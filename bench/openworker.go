@@ -14,29 +14,32 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// The goal for one worker: so many sessions that stream and so many that sleep with an open workflow, in so much memory.
+// The goal for one worker: the number of streaming sessions, the number of sleeping sessions with
+// an open workflow, and the memory for both.
 const (
 	goalStreams = 1000
 	goalOpen    = 20_000
 	goalMemory  = 2 << 30
 )
 
-// Of the open workflows a worker keeps so many in memory, and reads the histories of others again when they have to act: the default of
-// --cached-workflows.
+// cachedWorkflows is the default of --cached-workflows: the number of open workflows that a worker
+// keeps in memory. It reads the history of any other workflow again when that workflow has to act.
 const cachedWorkflows = 4000
 
-// slower is how much longer the pause is between two words of a session than under load, and its turns. What is measured is what a
-// session needs, not what its words do.
+// slower is the factor by which the turns of a session, and the pauses between its words, are
+// longer than under load. This part measures the cost of a session, not the cost of its words.
 const slower = 100
 
 const (
-	// opensAtOnce is how many sessions are created before their workflows are open.
+	// opensAtOnce bounds the sessions that are created before their workflows are open.
 	opensAtOnce = 200
-	// openStall is how long to wait for one more to open before others are created in the places of those that are missing.
+	// openStall is how long to wait for the next workflow to open before the missing sessions are
+	// replaced by new ones.
 	openStall = 10 * time.Second
 )
 
-// measureWorker measures what sessions cost a worker that sleep with an open workflow, and sessions whose agents are in a turn.
+// measureWorker measures the cost to a worker of sleeping sessions with an open workflow, and of
+// sessions with a running turn.
 func measureWorker(ctx context.Context, b *bench, s *section) (err error) {
 	if err := b.release(ctx); err != nil {
 		return err
@@ -104,7 +107,7 @@ func measureWorker(ctx context.Context, b *bench, s *section) (err error) {
 	return nil
 }
 
-// needs are what a worker uses.
+// needs are the resources that a worker uses.
 type needs struct{ memory, inUse, goroutines, files float64 }
 
 func (n needs) addTo(s *section, of string) {
@@ -114,13 +117,14 @@ func (n needs) addTo(s *section, of string) {
 	s.add("connections: "+of, number(n.files, count), noGoal)
 }
 
-// since is the growth for each of so many sessions.
+// since returns the growth per session since an earlier reading.
 func (n needs) since(before needs, sessions int) needs {
 	by := float64(max(1, sessions))
 	return needs{(n.memory - before.memory) / by, (n.inUse - before.inUse) / by, (n.goroutines - before.goroutines) / by, (n.files - before.files) / by}
 }
 
-// workerNeeds reads what the worker says of itself, once it has settled, and once it has collected its garbage after that.
+// workerNeeds reads the worker's metrics once its load has settled and a garbage collection has
+// followed.
 func (s *system) workerNeeds(ctx context.Context, settle time.Duration) (needs, error) {
 	if err := pause(ctx, settle); err != nil {
 		return needs{}, err
@@ -131,7 +135,7 @@ func (s *system) workerNeeds(ctx context.Context, settle time.Duration) (needs, 
 		return needs{}, err
 	}
 	for {
-		// The answers are the garbage that has the worker collect it.
+		// The responses are garbage themselves, which triggers the worker's next collection.
 		latest, err := s.workerMetrics(ctx)
 		if err != nil {
 			return needs{}, err
@@ -141,13 +145,14 @@ func (s *system) workerNeeds(ctx context.Context, settle time.Duration) (needs, 
 		}
 		return needs{
 			memory: n["process_resident_memory_bytes"], goroutines: n["go_goroutines"], files: n["process_open_fds"],
-			// The heap is collected when it has twice the size of what the last collection left, and of the stacks.
+			// The next collection starts at twice the size of the stacks and of the heap that the
+			// last one left.
 			inUse: (latest["go_memstats_next_gc_bytes"] + latest["go_memstats_stack_inuse_bytes"]) / 2,
 		}, nil
 	}
 }
 
-// workerMetrics are the worker's metrics that have no labels.
+// workerMetrics returns the worker's metrics without labels.
 func (s *system) workerMetrics(ctx context.Context) (map[string]float64, error) {
 	processes := readProcesses()
 	argv := processes[processes.child(workerCPU, s.pid())].argv
@@ -178,9 +183,10 @@ func (s *system) workerMetrics(ctx context.Context) (map[string]float64, error) 
 	return metrics, lines.Err()
 }
 
-// openSleepers creates sessions that have no sandbox, and returns when all of their workflows are open. No more are created than the
-// worker opens: a signal that Temporal does not take in time is lost, and the workflow of a lazy session is then opened by its first
-// prompt alone, so that another session has to take its place.
+// openSleepers creates sessions without a sandbox and returns when all of their workflows are open.
+// It does not create sessions faster than the worker opens them: a signal that Temporal does not
+// accept in time is lost. The workflow of that lazy session is then opened only by its first
+// prompt, so another session must replace it.
 func (s *system) openSleepers(ctx context.Context, sessions int) error {
 	open := 0
 	for grown := time.Now(); open < sessions; {
@@ -215,7 +221,7 @@ func (s *system) openSleepers(ctx context.Context, sessions int) error {
 	return nil
 }
 
-// openSessions is the number of sessions whose workflows are open.
+// openSessions returns the number of sessions with an open workflow.
 func (s *system) openSessions(ctx context.Context) (open int, err error) {
 	err = s.bare.postgres.QueryRow(ctx, "SELECT count(*) FROM sessions WHERE loaded").Scan(&open)
 	return open, err

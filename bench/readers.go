@@ -75,7 +75,7 @@ func measureReaders(ctx context.Context, b *bench, s *section) (err error) {
 	s.compare("memory per reader", number((apiAfter-apiBefore)/float64(n), byteSize), "bare loop", number((loopAfter-loopBefore)/float64(n), byteSize), within(2))
 	s.compare("transactions in Postgres per word", number(many, count), "with one reader", number(one, count), within(1.1))
 
-	// Blocks that alternate in kind: no event of theirs can be one with its neighbor.
+	// The blocks alternate in kind, so that no event can be merged with its neighbor.
 	pairs := b.options.Burst / 3
 	text := strings.Repeat("think: word\nword\n", pairs)
 	if err := session.hear(ctx, func() error { return p.say(ctx, text, &prompts{}) }); err != nil {
@@ -127,7 +127,7 @@ func transactionsPerWord(ctx context.Context, sys *system, p *probe, pause time.
 	return float64(after-before) / (2 * wordsPerRound), err
 }
 
-// residentBytes returns the resident memory of a process.
+// residentBytes returns the resident memory of a process in bytes.
 func residentBytes(pid int) float64 {
 	raw, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
 	if err != nil {

@@ -7,8 +7,9 @@ import (
 	"os/exec"
 )
 
-// roleVariable gives this program another role than the bench: the bare event server with which the
-// api is compared, or the client in a sandbox whose network is measured.
+// roleVariable is the environment variable that gives this program a role other than the bench: the
+// bare event server that the api is compared with, or the client in a sandbox whose network is
+// measured.
 const roleVariable = "OVERWINTER_BENCH_ROLE"
 
 var roles = map[string]func(args []string) error{

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// fillSessions inserts $1 sessions: three in ten sleep, the others are over.
+// fillSessions inserts $1 sessions. Three in ten are asleep, the others have ended.
 //
 //go:embed sleepers.sql
 var fillSessions string

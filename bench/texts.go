@@ -114,7 +114,7 @@ func measureFirstText(ctx context.Context, b *bench, s *section, a starter) erro
 	return nil
 }
 
-// newSessionText returns the time of a new session to its first text.
+// newSessionText returns the time from the creation of a session to its first text.
 func newSessionText(ctx context.Context, c *client, agent string) (time.Duration, error) {
 	began := time.Now()
 	p, err := newProbeOf(ctx, c, agent)

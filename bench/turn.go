@@ -113,7 +113,7 @@ func addTurnCosts(ctx context.Context, sys *system, p *probe, s *section, turns 
 	n := float64(turns)
 	used.addTo(s, "turn of one word", turns, noGoal)
 	s.add("transactions in Postgres per turn", number(float64(transactionsAfter-transactionsBefore)/n, count), noGoal)
-	if historyAfter.run == historyBefore.run { // else it continued as a new run, with a new history
+	if historyAfter.run == historyBefore.run { // otherwise the workflow has continued as a new run, with a new history
 		s.add("history events per turn", number(float64(historyAfter.events-historyBefore.events)/n, count), noGoal)
 		s.add("workflow tasks per turn", number(float64(historyAfter.tasks-historyBefore.tasks)/n, count), noGoal)
 	}

@@ -39,7 +39,7 @@ func measureWorkspace(ctx context.Context, b *bench, sys *system, s *section, fi
 	}
 	f, of := &l.floors, fmt.Sprintf(", %d files", files)
 	asleep, awake := above(60*time.Millisecond), above(100*time.Millisecond)
-	if files > 10_000 { // stated without a goal
+	if files > 10_000 { // reported without a goal
 		asleep, awake = noGoal, noGoal
 	}
 	s.compare("hibernate → `hibernated` at the reader"+of, distribution(&l.sleeps.hibernated), "snapshot + terminate", distribution(sum(&f.snapshot, &f.end)), asleep)

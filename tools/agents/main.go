@@ -1,4 +1,5 @@
-// Agents fetches the pinned programs of all agents into a cache of the user, where tests find them.
+// Agents downloads the pinned programs of all agents into a cache in the user's home, where tests
+// find them.
 package main
 
 import (

@@ -144,7 +144,7 @@ func (s shell) run(ctx context.Context, command string) (string, error) {
 	return string(out), nil
 }
 
-// await returns when the session has a status; at once for none.
+// await waits until the session has the given status. It returns at once if s is empty.
 func (s shell) await(ctx context.Context, status string) error {
 	for status != "" {
 		out, err := s.run(ctx, "overwinter session show $ID")

@@ -63,7 +63,8 @@ func check(ctx context.Context, database string, modules []string, out io.Writer
 	return code
 }
 
-// reach reads the time of the database's last change, which every database has.
+// reach checks that the database is reachable. It reads the time of the last change, which every
+// database provides.
 func reach(ctx context.Context, database string) error {
 	if path, ok := strings.CutPrefix(database, "file://"); ok {
 		_, err := os.Stat(filepath.Join(path, "index", "db.json"))
