@@ -18,8 +18,8 @@ func (b *harness) abort(in activities.TurnRequest) error {
 	return err
 }
 
-// TestAbortReachesAgentImmediately measures from the call to the agent's last output in the run,
-// and takes the best of many, since the machine may be busy.
+// TestAbortReachesAgentImmediately measures the time from the call to the agent's last output in
+// the run. It uses the best of many attempts, because the machine may be busy.
 func TestAbortReachesAgentImmediately(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -64,7 +64,7 @@ func TestAgentThatIgnoresAbortIsKilled(t *testing.T) {
 	require.Contains(t, b.say(t, ready, "recall"), "2 prompts", "and started again with its memory")
 }
 
-// stopped says whether the agent is stopped by SIGSTOP.
+// stopped is a script that reports whether SIGSTOP has stopped the agent.
 const stopped = `for p in /proc/[0-9]*; do
 	case "$(tr '\0' ' ' <$p/cmdline 2>/dev/null)" in *"demo-ag""ent"*) case "$(cat $p/stat)" in *") T "*) echo yes;; esac;; esac
 done; true`

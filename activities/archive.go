@@ -21,7 +21,7 @@ const (
 	// archivesAtOnce bounds the archives that a worker makes concurrently, because each has a
 	// sandbox.
 	archivesAtOnce = 2
-	// archiveTries is how often an archive is tried.
+	// archiveTries is the maximum number of attempts at an archive.
 	archiveTries = 3
 	// archiveTimeout bounds one attempt. It is less than the life of the sandbox that it reads in.
 	archiveTimeout = 9 * time.Minute
@@ -78,7 +78,7 @@ func (a *Archiver) Pass(ctx context.Context) error {
 	return failed
 }
 
-// make is one attempt.
+// make makes one attempt at an archive.
 func (a *Archiver) make(ctx context.Context, work bundle.ArchiveWork) error {
 	err := a.attempt(ctx, work)
 	if err == nil || ctx.Err() != nil || failure.CodeOf(err) == failure.IllegalState {

@@ -93,8 +93,9 @@ func (b *harness) carriedOn(t *testing.T, s activities.SandboxReady) session.Pro
 	return run
 }
 
-// TestAttendantRunsFollowingPrompts: in their order, both those submitted during a turn and
-// later ones, until its worker stops. Then the result lists the runs and the pending prompts.
+// TestAttendantRunsFollowingPrompts checks that an attendant runs the following prompts in order,
+// both those submitted during a turn and later ones, until its worker stops. Then the result lists
+// the runs and the pending prompts.
 func TestAttendantRunsFollowingPrompts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -134,7 +135,7 @@ func TestAttendantRunsFollowingPrompts(t *testing.T) {
 	require.True(t, again.Reread)
 }
 
-// attachments are the links that were made.
+// attachments returns the links that were made.
 func (f *faulty) attachments() (links [][]string) {
 	for _, argv := range f.argvs() {
 		if len(argv) > 1 && argv[1] == "attach" {
@@ -144,8 +145,8 @@ func (f *faulty) attachments() (links [][]string) {
 	return links
 }
 
-// TestAttendantLeaves: when its time is up, when it has run as many prompts as it may, when its place is wanted, and when
-// something other than a prompt waits.
+// TestAttendantLeaves checks that an attendant leaves at its time limit, after its maximum number
+// of prompts, when a turn needs its place, and when something other than a prompt waits.
 func TestAttendantLeaves(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -201,7 +202,7 @@ func TestAttendantLeaves(t *testing.T) {
 			if c.waits != nil {
 				c.waits(t, *result.Waiting)
 			}
-			// It cannot claim prompts any more.
+			// The attendant can no longer claim prompts.
 			p := b.submit(t, "for the workflow")
 			require.Nil(t, b.reclaim(t).Run)
 			require.Equal(t, session.PromptQueued, b.prompt(t, p.ID).Status)
@@ -237,9 +238,9 @@ func (b *harness) freezeAt(t *testing.T, step string, after bool) *freezer {
 	return f
 }
 
-// TestFrozenAttendantRunsNoPromptTwice: its worker stops between two of its steps, for
-// longer than the timeouts of Temporal and the relay. The workflow ends the attendance, or finds
-// the run that the attendant has claimed and gives it to another worker. When the attendant
+// TestFrozenAttendantRunsNoPromptTwice freezes the worker of an attendant between two of its steps,
+// for longer than the timeouts of Temporal and the relay. The workflow ends the attendance, or
+// finds the run that the attendant has claimed and gives it to another worker. When the attendant
 // continues, its writes have no effect.
 func TestFrozenAttendantRunsNoPromptTwice(t *testing.T) {
 	t.Parallel()
@@ -307,7 +308,7 @@ func TestFrozenAttendantRunsNoPromptTwice(t *testing.T) {
 	}
 }
 
-// TestClaimIsRepeatedAfterLostResponse: the connection to Postgres ends after the commit, twice.
+// TestClaimIsRepeatedAfterLostResponse breaks the connection to Postgres after the commit, twice.
 func TestClaimIsRepeatedAfterLostResponse(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -341,8 +342,8 @@ func (l *losingClaims) RunClaim(ctx context.Context, c run.Claim) (run.Claimed, 
 	return claimed, err
 }
 
-// TestAttendedTurnIsHandedOver: its worker stops during it. The workflow finds the run and gives
-// it to another worker.
+// TestAttendedTurnIsHandedOver stops the worker during an attended turn. The workflow finds the run
+// and gives it to another worker.
 func TestAttendedTurnIsHandedOver(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -364,8 +365,9 @@ func TestAttendedTurnIsHandedOver(t *testing.T) {
 	b.ranOnce(t, third, "one two three four five six seven eight nine ten")
 }
 
-// TestAttendantDoesNotClaimForItsOwnTurnEnd: an attendant receives notifications about its own commits too.
-// It checks whether a prompt waits before it locks the session, because the client may be about to send one.
+// TestAttendantDoesNotClaimForItsOwnTurnEnd checks that an attendant ignores notifications about
+// its own commits. It looks for a waiting prompt before it locks the session, because the client
+// may be about to send one.
 func TestAttendantDoesNotClaimForItsOwnTurnEnd(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -18,7 +18,7 @@ func TestHeartbeatsNameWhatAttemptWaitsFor(t *testing.T) {
 	require.Nil(t, awaitedDetails(ctx))
 	first := await(ctx, "the first")
 	second := await(ctx, "the second")
-	first() // is not what it waits for any more
+	first() // no longer the current wait
 	var got contract.Awaited
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(awaitedDetails(ctx), &got))
 	require.Equal(t, "the second", got.What)

@@ -24,7 +24,7 @@ func (b *harness) starts(t *testing.T, sessionID string) error {
 	return err
 }
 
-// pauseOver ends the pause of the open breaker.
+// pauseOver makes the pause of the open breaker end.
 func (b *harness) pauseOver(t *testing.T) {
 	t.Helper()
 	conn, err := pgx.Connect(b.ctx, b.url)
@@ -35,8 +35,8 @@ func (b *harness) pauseOver(t *testing.T) {
 	require.EqualValues(t, 1, tag.RowsAffected())
 }
 
-// TestRepeatedStartFailuresOpenBreaker: with each kind of error that the driver returns while a
-// provider is unavailable. The provider is not called until the pause has ended, then one start
+// TestRepeatedStartFailuresOpenBreaker uses each kind of error that the driver returns while a
+// provider is unavailable. The provider is not called until the pause has ended. Then one start
 // tries it, and the first success lets all others start, on any worker.
 func TestRepeatedStartFailuresOpenBreaker(t *testing.T) {
 	t.Parallel()
@@ -93,8 +93,8 @@ func TestRepeatedStartFailuresOpenBreaker(t *testing.T) {
 	}
 }
 
-// TestRefusalsOfOneSessionDoNotOpenBreaker: a permanent refusal does not predict the result of
-// other starts.
+// TestRefusalsOfOneSessionDoNotOpenBreaker checks that permanent refusals are not counted, because
+// they do not predict the result of other starts.
 func TestRefusalsOfOneSessionDoNotOpenBreaker(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)

@@ -24,8 +24,8 @@ type imageStore interface {
 	// SnapshotsAudit checks kept snapshots after an id for marks that were missed, and
 	// returns where to continue; "" at the end.
 	SnapshotsAudit(ctx context.Context, after string, limit int) (next string, err error)
-	// SnapshotsCondemn returns unneeded snapshots to delete, of which no bundle can be
-	// made any more. One that is not forgotten is returned again after a growing pause.
+	// SnapshotsCondemn returns unneeded snapshots to delete. No bundle can be made of them any
+	// more. One that is not forgotten is returned again after a growing pause.
 	SnapshotsCondemn(ctx context.Context, limit int) ([]string, error)
 	// SnapshotsForget records that images are deleted at the provider.
 	SnapshotsForget(ctx context.Context, ids []string) error

@@ -21,7 +21,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// images are the images of the session at the provider.
+// images returns the images of the session at the provider.
 func (b *harness) images(t *testing.T) (ids []string) {
 	t.Helper()
 	listed, err := b.provider.ListImages(b.ctx)
@@ -84,7 +84,8 @@ func TestStoppedSessionLeavesNoImages(t *testing.T) {
 	require.Zero(t, counts)
 }
 
-// TestExitImageOfSavedSandboxIsDeleted, while the exit image of an unsaved sandbox is kept.
+// TestExitImageOfSavedSandboxIsDeleted checks that the exit image of a saved sandbox is deleted,
+// and that of an unsaved sandbox is kept.
 func TestExitImageOfSavedSandboxIsDeleted(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
@@ -118,7 +119,7 @@ func TestExitImageOfSavedSandboxIsDeleted(t *testing.T) {
 	require.Contains(t, b.images(t), rescued)
 }
 
-// TestImageHiddenByCrashIsFound: the provider made it, but its id was lost.
+// TestImageHiddenByCrashIsFound looks for an image that the provider made, but whose id was lost.
 func TestImageHiddenByCrashIsFound(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]func(b *harness){
@@ -163,8 +164,8 @@ func TestImageHiddenByCrashIsFound(t *testing.T) {
 	}
 }
 
-// TestImageFoundByCollectorIsNotUsed: a worker that was frozen between the
-// snapshot and its record makes another.
+// TestImageFoundByCollectorIsNotUsed freezes a worker between a snapshot and its record. When the
+// worker continues, it makes another snapshot.
 func TestImageFoundByCollectorIsNotUsed(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
@@ -185,7 +186,8 @@ func TestImageFoundByCollectorIsNotUsed(t *testing.T) {
 	require.Equal(t, []string{b.head(t).SnapshotID}, b.images(t))
 }
 
-// TestExpiringSnapshotIsRenewed: its session stays asleep and wakes from the copy.
+// TestExpiringSnapshotIsRenewed checks that the session stays asleep during the renewal and wakes
+// from the copy.
 func TestExpiringSnapshotIsRenewed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -233,8 +235,8 @@ func TestExpiringSnapshotIsRenewed(t *testing.T) {
 	require.False(t, exists)
 }
 
-// TestBacklogOfDeletionsIsDrained in one reconciliation, and images that cannot be deleted do not
-// block others.
+// TestBacklogOfDeletionsIsDrained checks that one reconciliation drains the backlog, and that
+// images that cannot be deleted do not block others.
 func TestBacklogOfDeletionsIsDrained(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
@@ -254,8 +256,8 @@ func TestBacklogOfDeletionsIsDrained(t *testing.T) {
 	require.Equal(t, 6, b.look(t).Deleted)
 }
 
-// TestUnavailableProviderIsNotAskedForEveryImage: the retry pauses of the images do not grow,
-// because the failure is not theirs.
+// TestUnavailableProviderIsNotAskedForEveryImage also checks that the retry pauses of the images do
+// not grow, because the images did not cause the failure.
 func TestUnavailableProviderIsNotAskedForEveryImage(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
@@ -271,7 +273,7 @@ func TestUnavailableProviderIsNotAskedForEveryImage(t *testing.T) {
 	require.GreaterOrEqual(t, found.Deleted, 2500, "most were not tried and need not wait")
 }
 
-// TestFailedCollectionStepDoesNotBlockOthers.
+// TestFailedCollectionStepDoesNotBlockOthers makes single steps of a collection fail.
 func TestFailedCollectionStepDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)

@@ -18,8 +18,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/turn"
 )
 
-// Config is the configuration of the activities. Every field is required unless it says
-// otherwise.
+// Config is the configuration of the activities. Every field without a documented default is
+// required.
 type Config struct {
 	Store    Store
 	Log      Log
@@ -80,7 +80,7 @@ type Config struct {
 	// ParkAfter is the time after which a session hibernates if its turn only waits for open
 	// questions. Default: never.
 	ParkAfter time.Duration
-	// NoTools: agents are not offered the tools of overwinter.
+	// NoTools is set if agents are not offered the tools of overwinter. Default: they are.
 	NoTools bool
 	// Versioned is set if workflows are pinned to the build of this worker. Default: they are not.
 	Versioned bool

@@ -47,7 +47,7 @@ func byWorkflow(ctx context.Context) context.Context {
 // runTurn is the name of [Turns.RunTurn].
 const runTurn = "RunTurn"
 
-// mixed is the type of an error that may be transient although a final one is joined to it.
+// mixed is the type of an error that may be transient although a final error is joined to it.
 const mixed = "Mixed"
 
 // converted returns an activity's error in Temporal's form. Temporal looks at the outermost error

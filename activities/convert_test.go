@@ -21,8 +21,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
-// TestWrappedFinalErrorStaysFinal: the error passes the SDK's failure converter, and a workflow that
-// would repeat it without end gets it after one attempt.
+// TestWrappedFinalErrorStaysFinal passes an error through the SDK's failure converter. A workflow
+// whose retry policy has no limit gets the error after one attempt.
 func TestWrappedFinalErrorStaysFinal(t *testing.T) {
 	t.Parallel()
 	refused := &failure.Error{Code: failure.IllegalState, Message: "generation 1 is not the newest, which is 2"}

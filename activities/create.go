@@ -27,7 +27,7 @@ type sandboxStore interface {
 	GenerationReserve(ctx context.Context, sessionID string, generation int64, imageID string) error
 	// SandboxRecord stores the sandbox of a generation and its deadline.
 	SandboxRecord(ctx context.Context, sessionID string, generation int64, sandboxID string, status session.SandboxStatus, deadline time.Time) error
-	// SandboxEnd records that the sandbox of a generation is gone.
+	// SandboxEnd records that the sandbox of a generation has ended.
 	SandboxEnd(ctx context.Context, sessionID string, generation int64, reason string) error
 	// SandboxesOpen lists the sandboxes that have not ended: of one session, or with an empty id of
 	// all.
@@ -36,7 +36,7 @@ type sandboxStore interface {
 	ExitImageExpect(ctx context.Context, e image.Exit) error
 	// SandboxCloned records that the repository is complete in the sandbox of a generation.
 	SandboxCloned(ctx context.Context, sessionID string, generation int64) error
-	// SandboxIsCloned reports whether it is.
+	// SandboxIsCloned reports whether the repository is complete in the sandbox of a generation.
 	SandboxIsCloned(ctx context.Context, sessionID string, generation int64) (bool, error)
 	// SetupRecord adds a setup event to the session's log: a stage of its workspace (clone, setup) is
 	// started, completed or failed.
@@ -204,8 +204,8 @@ func (g *sandboxes) recordReady(ctx context.Context, in SandboxRequest, ready Sa
 // awakeTimeout bounds the start of a runner.
 const awakeTimeout = 30 * time.Second
 
-// settleIn waits for the runner of a sandbox, for its record, and for the concurrent task. What the record refuses is not
-// waited for.
+// settleIn waits for the runner of a sandbox, for its record, and for the concurrent task. If the
+// record is refused, it does not wait for the others.
 func (g *sandboxes) settleIn(
 	ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, record func(context.Context) error,
 	meanwhile func(context.Context, *sandbox.Sandbox) (bool, error),
@@ -298,7 +298,7 @@ func (g *sandboxes) discardUnusedOr(ctx context.Context, in SandboxRequest, sb *
 	}
 	unusable := g.discardUnused(ctx, in, sb, "it was lost before it was used", err)
 	if exceeded(err) && TypeOf(unusable) == GenerationUnusable {
-		return final(Refused, errors.New(ReasonOf(err))) // another would exceed it as well
+		return final(Refused, errors.New(ReasonOf(err))) // another sandbox would exceed the limit too
 	}
 	return unusable
 }

@@ -105,7 +105,7 @@ func TestSandboxOfCancelledCreateIsAdopted(t *testing.T) {
 	require.Equal(t, listed[0].ID, b.create(t).SandboxID)
 }
 
-// TestCreateAdoptsSandboxOfOlderImage: the agent's image may change between two attempts.
+// TestCreateAdoptsSandboxOfOlderImage changes the agent's image between two attempts.
 func TestCreateAdoptsSandboxOfOlderImage(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
@@ -211,7 +211,8 @@ func TestTerminationHeartbeats(t *testing.T) {
 	require.True(t, heard, "a lost worker must be noticed before the activity times out")
 }
 
-// TestTerminateOfNamedSandboxNeedsNoDatabase: its row is ended when the database answers again.
+// TestTerminateOfNamedSandboxNeedsNoDatabase checks that the sandbox is terminated during an outage
+// of the database, and that its row is ended when the database answers again.
 func TestTerminateOfNamedSandboxNeedsNoDatabase(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)

@@ -118,8 +118,8 @@ func (b *harness) logged(t *testing.T, runID string) string {
 
 const completedLine = `{"type":"result","runId":%q,"outcome":"completed"}`
 
-// TestEndedRunCompletesWithoutFlushOfRunner: the link is kept alive, so only
-// the timeout ends the wait.
+// TestEndedRunCompletesWithoutFlushOfRunner keeps the link alive, so that only the timeout ends the
+// wait.
 func TestEndedRunCompletesWithoutFlushOfRunner(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
@@ -144,8 +144,9 @@ func TestEndedRunCompletesWithoutFlushOfRunner(t *testing.T) {
 	require.Equal(t, session.OutcomeCompleted, result.Outcome)
 }
 
-// TestRunEndsOnFrameGap: the number of a frame is the position of its run.
-// After the highest number no further frame was read, and only an abort ended the run.
+// TestRunEndsOnFrameGap sends a frame with a number that is too high. The number of a frame is the
+// position of its run: after the highest number no further frame was read, and only an abort ended
+// the run.
 func TestRunEndsOnFrameGap(t *testing.T) {
 	t.Parallel()
 	for name, no := range map[string]int64{"the highest number": math.MaxInt64, "one is missing": 2} {
@@ -190,8 +191,9 @@ func TestRunIsBoundedInLines(t *testing.T) {
 	require.EqualValues(t, turn.MaxFrames-1, b.run(t, in.RunID).LastFrame)
 }
 
-// TestRunEndsOnRepeatedTranscriptGaps: an attempt after a gap asks its runner for the
-// segments after the stored end. A forged runner left the same gap in every attempt, without end.
+// TestRunEndsOnRepeatedTranscriptGaps uses a forged runner that leaves the same gap in every
+// attempt. An attempt after a gap asks its runner for the segments after the stored end, so the run
+// was retried without end.
 func TestRunEndsOnRepeatedTranscriptGaps(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
@@ -275,8 +277,8 @@ func TestTurnEndStoresLastTranscriptSegments(t *testing.T) {
 	}
 }
 
-// TestSessionHibernatesDespiteTranscriptGapsInSeals: a seal that failed because of a gap was repeated
-// without end.
+// TestSessionHibernatesDespiteTranscriptGapsInSeals is a regression test: a seal that failed
+// because of a gap was repeated without end.
 func TestSessionHibernatesDespiteTranscriptGapsInSeals(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
@@ -296,8 +298,8 @@ func TestSessionHibernatesDespiteTranscriptGapsInSeals(t *testing.T) {
 	require.Equal(t, []transcript.Position{{Path: "/root/other", Version: 1, Size: 5}}, positions)
 }
 
-// TestEventsOfFilesCountAsEventsOfTurn lets a runner report changes in two attempts at a run
-// that has room for a few more events. They were not bounded.
+// TestEventsOfFilesCountAsEventsOfTurn lets a runner report changes in two attempts at a run that
+// has room for a few more events. Events of files used to be unbounded.
 func TestEventsOfFilesCountAsEventsOfTurn(t *testing.T) {
 	t.Parallel()
 	const room = 2000
@@ -351,7 +353,8 @@ func TestEventsOfFilesCountAsEventsOfTurn(t *testing.T) {
 	}
 }
 
-// TestWorkspaceIsReportedAsTooLargeOnceInTurn repeats the report in two attempts, with new lineages. Each was an event.
+// TestWorkspaceIsReportedAsTooLargeOnceInTurn repeats the report in two attempts, with new
+// lineages. Each report used to be an event.
 func TestWorkspaceIsReportedAsTooLargeOnceInTurn(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
@@ -382,7 +385,8 @@ func TestWorkspaceIsReportedAsTooLargeOnceInTurn(t *testing.T) {
 	require.Equal(t, 1, strings.Count(b.logged(t, in.RunID), "workspace_too_large"))
 }
 
-// TestRunReportedAsInterruptedEndsAfterPause: if its prompt is to run again, the next run may end in the same way.
+// TestRunReportedAsInterruptedEndsAfterPause checks the pause before the end of the run: if the
+// prompt is to run again, the next run may end in the same way.
 func TestRunReportedAsInterruptedEndsAfterPause(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
@@ -397,8 +401,8 @@ func TestRunReportedAsInterruptedEndsAfterPause(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(began), b.config.InterruptedPause)
 }
 
-// TestForgedSealIsBounded: the report of a restore is stored as an event and in the
-// workflow's history. The history refuses many megabytes, so the session could not wake.
+// TestForgedSealIsBounded checks the size of the report of a restore, which is stored as an event
+// and in the workflow's history. The history refuses many megabytes, so the session could not wake.
 func TestForgedSealIsBounded(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)

@@ -9,8 +9,9 @@ import (
 	"github.com/overwinter-dev/overwinter/activities"
 )
 
-// TestControlHasActivitiesOfAllGroups: an activity that two groups had at the same depth would be missing. Workflows that are
-// open, and recorded histories, call activities by these names.
+// TestControlHasActivitiesOfAllGroups checks that no activity is missing, as one would be that two
+// groups have at the same embedding depth. Workflows that are open, and recorded histories, call
+// activities by these names.
 func TestControlHasActivitiesOfAllGroups(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{

@@ -59,7 +59,7 @@ func TestForkWithAnotherAgentInstallsIt(t *testing.T) {
 	require.Equal(t, ready, again)
 	require.Equal(t, "once\n", b.shell(t, ready.SandboxID, "cat /overwinter/installations"), "a repeated attempt finds the mark")
 
-	// Its own bundles have the agent.
+	// The fork's own bundles contain the agent.
 	_, err = b.save(ready)
 	require.NoError(t, err)
 	b.terminate(t, ready)

@@ -46,8 +46,8 @@ func TestTurnWithStuckCommitIsHandedOver(t *testing.T) {
 	require.Len(t, b.of(t, in.RunID, "turn_end"), 1)
 }
 
-// TestTurnWithStuckDeliveryIsHandedOver: the runner does not read the prompt. The attempt ends by itself, and the next
-// one delivers it, once.
+// TestTurnWithStuckDeliveryIsHandedOver uses a runner that does not read the prompt. The attempt
+// ends by itself, and the next one delivers the prompt once.
 func TestTurnWithStuckDeliveryIsHandedOver(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -82,8 +82,9 @@ func TestWaitingForAgentCountsAsProgress(t *testing.T) {
 	require.EqualValues(t, 1, b.run(t, in.RunID).Attempt)
 }
 
-// TestShortTurnSendsNoHeartbeat: each heartbeat is a write of the workflow's state in Temporal.
-// The start of an attempt counts as one, so a turn that is shorter than the interval needs none.
+// TestShortTurnSendsNoHeartbeat checks that a turn shorter than the interval sends no heartbeat.
+// Each heartbeat is a write of the workflow's state in Temporal, and the start of an attempt counts
+// as one.
 func TestShortTurnSendsNoHeartbeat(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -54,7 +54,7 @@ func TestPromptFailsIfSandboxExceedsDisk(t *testing.T) {
 	requireType(t, activities.SandboxLimit, err)
 	require.ErrorContains(t, err, "disk: the sandbox has written more than its limit of 128.0 MiB of disk")
 
-	// Its transcripts survive, its files do not, and an event reports why.
+	// The transcripts of the sandbox survive, its files do not, and an event reports why.
 	b.remember(t, "what was said")
 	saved, err := b.rescue(ready)
 	require.NoError(t, err)

@@ -58,8 +58,8 @@ func TestLinkBrokenBetweenTurnsIsReplaced(t *testing.T) {
 	require.Equal(t, "two", b.output(t, in.RunID))
 }
 
-// TestPromptIsNotDeliveredToSandboxThatDiedBetweenTurns: the broken link of the previous turn must
-// not make the delivery of the next prompt unknown.
+// TestPromptIsNotDeliveredToSandboxThatDiedBetweenTurns checks that the broken link of the previous
+// turn does not make the delivery of the next prompt unknown.
 func TestPromptIsNotDeliveredToSandboxThatDiedBetweenTurns(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -126,9 +126,9 @@ func TestReconcileHandlesFiftyThousandSandboxes(t *testing.T) { //nolint:paralle
 	require.Less(t, many-few, int64(4<<20), "memory per sandbox that is listed: %d bytes", (many-few)/40_000)
 }
 
-// TestReconcileSurvivesFailedListPage: the SDK retries a page that fails or takes too long. If it keeps
-// failing, the sandboxes listed before it are ended, and so are those named by rows; the health of
-// the others stays unknown.
+// TestReconcileSurvivesFailedListPage makes pages of the list fail. The SDK retries a page that
+// fails or takes too long. If the page keeps failing, the sandboxes listed before it are ended, and
+// so are those named by rows; the health of the others stays unknown.
 func TestReconcileSurvivesFailedListPage(t *testing.T) {
 	t.Parallel()
 	const sandboxes, orphans, moved = 1000, 5, 5
@@ -174,8 +174,8 @@ func TestReconcileSurvivesFailedListPage(t *testing.T) {
 	}
 }
 
-// TestFailedTerminationsDoNotDelayOthers: there are more of them than parallel calls, and they
-// are listed first.
+// TestFailedTerminationsDoNotDelayOthers makes more terminations fail than there are parallel
+// calls. The sandboxes that cannot be terminated are listed first.
 func TestFailedTerminationsDoNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	const sandboxes, orphans, stuck = 500, 100, 40
@@ -197,7 +197,7 @@ func TestFailedTerminationsDoNotDelayOthers(t *testing.T) {
 	requirePassing(t, err)
 	require.Equal(t, orphans-stuck, m.hasEnded(), "all but those that cannot be")
 
-	// Later looks try them again, after everything else.
+	// Later reconciliations retry them after everything else.
 	b.sql(t, `UPDATE sandboxes SET ended_at = now(), status = 'terminated' WHERE sandbox_id = 'sb-many1'`)
 	mu.Lock()
 	order = nil

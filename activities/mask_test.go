@@ -47,7 +47,8 @@ func TestSplitKeyIsMaskedAfterWorkerLoss(t *testing.T) {
 		}
 		require.NoError(t, json.Unmarshal(a.State, &state))
 		for _, h := range state.Held {
-			// Each is lost once, in the middle of the key: the attempt ends after this commit.
+			// Each worker is lost once, in the middle of the key: the attempt ends after this
+			// commit.
 			if n := strings.Count(h.T, " "); n >= 1 && !losses[h.T] {
 				losses[h.T] = true
 				(*lose.Load())()

@@ -141,7 +141,7 @@ func (p *Purger) renew(ctx context.Context, id string) (stop func()) {
 	})
 }
 
-// step advances a purge as far as possible.
+// step advances a purge by as many states as possible.
 func (p *Purger) step(ctx context.Context, next purge.Purge) error {
 	id := next.SessionID
 	switch next.State {
@@ -298,7 +298,7 @@ func (p *Purger) retain(ctx context.Context) error {
 	return failed
 }
 
-// ignoreNoSession returns err unless it says that the session does not exist.
+// ignoreNoSession returns nil if err is that the session does not exist, and err otherwise.
 func ignoreNoSession(err error) error {
 	if failure.CodeOf(err) == failure.NoSession {
 		return nil

@@ -48,13 +48,14 @@ func (s *slowPurge) PurgeContent(ctx context.Context, id string) error {
 	return s.DB.PurgeContent(ctx, id)
 }
 
-// noWorkflows is a Temporal without workflows.
+// noWorkflows implements Temporal without any workflows.
 type noWorkflows struct{}
 
 func (noWorkflows) SignalStop(context.Context, string) error    { return nil }
 func (noWorkflows) Erase(context.Context, string) (bool, error) { return false, nil }
 
-// TestPurgeStaysWithItsWorker even if a pass takes longer than the lease.
+// TestPurgeStaysWithItsWorker checks that a worker keeps its purge even if a pass takes longer than
+// the lease.
 func TestPurgeStaysWithItsWorker(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)

@@ -110,7 +110,7 @@ func (m *mortal) dead() bool {
 	return m.killed
 }
 
-// missing returns the part that refuses the process.
+// missing returns the part that currently refuses the process.
 func (m *mortal) missing() part {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -133,7 +133,7 @@ func request[T any](m *mortal, step string, do func() (T, error)) (T, error) {
 	return call(m, step, do)
 }
 
-// call is a step that is no statement.
+// call takes a step that is not a statement.
 func call[T any](m *mortal, step string, do func() (T, error)) (T, error) {
 	var none T
 	if m.dead() {
@@ -683,7 +683,7 @@ func (b *harness) purgeFrozen(t *testing.T, e *engine, p *purging) {
 	successor := b.purging(t, e, 0, freezes)
 	require.True(t, b.purge(t, successor), "frozen at step %d", p.at)
 	close(p.thawed)
-	if err := <-passed; err != nil { // the session is gone, or Postgres has ended its transaction
+	if err := <-passed; err != nil { // the session is erased, or Postgres has aborted the transaction
 		t.Logf("frozen at step %d: %v", p.at, err)
 	}
 	require.NotEqual(t, purge.Stopping, b.purgeState(t))

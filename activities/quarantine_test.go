@@ -115,19 +115,19 @@ func workerMain(text string) int {
 	return 0
 }
 
-// process is such a worker.
+// process is a worker in a separate process.
 type process struct {
 	*exec.Cmd
 	stdout, stderr bytes.Buffer
 }
 
-// worker starts one that makes the next attempt at a turn.
+// worker starts a worker that makes the next attempt at a turn.
 func (b *harness) worker(t *testing.T, in activities.TurnRequest) *process {
 	t.Helper()
 	return b.maskingWorker(t, in, "")
 }
 
-// maskingWorker starts one that masks a secret named PASSPHRASE.
+// maskingWorker starts a worker that masks a secret named PASSPHRASE.
 func (b *harness) maskingWorker(t *testing.T, in activities.TurnRequest, mask string) *process {
 	t.Helper()
 	in.Dispatch = b.dispatches.Add(1)

@@ -45,7 +45,8 @@ func TestAnswerGivenWithoutWorkerIsDelivered(t *testing.T) {
 	require.Contains(t, b.printed(t, in.RunID), "Green")
 }
 
-// TestAnswerLostInBrokenLinkIsResent: the row says that the agent has it, but it does not.
+// TestAnswerLostInBrokenLinkIsResent loses an answer that is recorded as delivered, but has not
+// reached the agent.
 func TestAnswerLostInBrokenLinkIsResent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -19,8 +19,7 @@ const (
 	partBudget = time.Minute
 	// reconcilePage is how many rows one query returns.
 	reconcilePage = 5000
-	// reconcileParallel is how many calls to the provider, or to Temporal, are under
-	// way at once.
+	// reconcileParallel bounds the concurrent calls to the provider, or to Temporal.
 	reconcileParallel = 16
 	// reconcileErrors is how many errors of one part are reported in full.
 	reconcileErrors = 5
@@ -140,8 +139,8 @@ func eachFirst[T any](ctx context.Context, items []T, do func(context.Context, T
 
 func moreErrors(n int) error { return fmt.Errorf("and %d more", n) }
 
-// away reports whether err says that the provider is unavailable, rather than something about the
-// request.
+// away reports whether err means that the provider is unavailable, rather than that the request
+// failed.
 func away(err error) bool {
 	switch sandbox.CodeOf(err) {
 	case sandbox.Unavailable, sandbox.Throttled, sandbox.Timeout, sandbox.Denied:

@@ -16,7 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// reconcile looks once. Everything that was reserved counts as old.
+// reconcile runs one reconciliation, in which everything that was reserved counts as old.
 func (b *harness) reconcile() (activities.Reconciled, error) {
 	return do(b, attempt{}, func(ctx context.Context, _ struct{}) (activities.Reconciled, error) {
 		return b.control.Reconcile(ctx)
@@ -139,7 +139,7 @@ func TestReconcileTerminatesOrphans(t *testing.T) {
 	b := setupMemory(t)
 	ready := b.create(t)
 	b.age(t)
-	// Its row was closed without it.
+	// The row was closed although the sandbox still runs.
 	require.NoError(t, b.db.SandboxEnd(b.ctx, b.id, 1, "test"))
 	found, err := b.reconcile()
 	require.NoError(t, err)
@@ -167,8 +167,8 @@ func TestReconcileTerminatesSandboxOfOlderGeneration(t *testing.T) {
 	require.False(t, b.running(t, ready.SandboxID))
 }
 
-// TestReconcileSparesSandboxCreatedDuringPass: its row is written after the rows are read and
-// before the listing.
+// TestReconcileSparesSandboxCreatedDuringPass creates a sandbox whose row is written after the rows
+// are read and before the listing.
 func TestReconcileSparesSandboxCreatedDuringPass(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)

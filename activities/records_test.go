@@ -74,8 +74,8 @@ func TestEndedRunKeepsOutcome(t *testing.T) {
 	require.Equal(t, session.OutcomeCompleted, b.run(t, in.RunID).Outcome)
 }
 
-// TestEndRecordedOnlyInLogIsKept: the worker was lost between the last frame and the outcome, and
-// the sandbox afterwards.
+// TestEndRecordedOnlyInLogIsKept loses the worker between the last frame and the outcome, and the
+// sandbox afterwards.
 func TestEndRecordedOnlyInLogIsKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -144,8 +144,8 @@ func TestSecretsAreNotStoredInClearText(t *testing.T) {
 	}
 }
 
-// TestSignalsCarryNoText: no field of an activity's input or result can hold the content of
-// a prompt, an event or a file.
+// TestSignalsCarryNoText checks that no field of an activity's input or result can hold the content
+// of a prompt, an event or a file.
 func TestSignalsCarryNoText(t *testing.T) {
 	t.Parallel()
 	var walk func(at string, typ reflect.Type)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// repeatedly calls do after each pause until stop is called, which waits for it.
+// repeatedly calls do after each pause until stop is called. Stop waits for a call in progress.
 func repeatedly(ctx context.Context, pause time.Duration, do func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})

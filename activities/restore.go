@@ -151,7 +151,7 @@ type known struct {
 	revert  bool // one is due
 }
 
-// known reads it in one round trip.
+// known reads the stored state of a session in one round trip.
 func (g *restores) known(ctx context.Context, in SandboxRequest) (known, error) {
 	var k known
 	reads := []func() error{

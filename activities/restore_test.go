@@ -52,8 +52,8 @@ func TestMatchingRestoreIsFull(t *testing.T) {
 	require.Contains(t, answer, "my name is Robin")
 }
 
-// TestRestoreRecordsTransition: the state of the sandbox, the proof of the bundle and the status of the session
-// are one record.
+// TestRestoreRecordsTransition checks that the state of the sandbox, the proof of the bundle and
+// the status of the session are recorded together.
 func TestRestoreRecordsTransition(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
@@ -100,7 +100,8 @@ func TestRestoreRecordsTransition(t *testing.T) {
 	b.query(t, &proved, "SELECT proved_at IS NOT NULL FROM bundles WHERE id = $1", saved.BundleID)
 	require.True(t, proved)
 
-	// The answer of the attempt before may have been lost. Its sandbox is not saved, as one with unsaved work would be.
+	// The answer of the previous attempt may have been lost. Its sandbox is not saved, unlike one
+	// with unsaved work.
 	before, execs := b.events(t), len(b.driver.argvs())
 	again, err := restore(then)
 	require.NoError(t, err)
@@ -115,8 +116,8 @@ func TestRestoreRecordsTransition(t *testing.T) {
 	requireType(t, activities.Fenced, err)
 }
 
-// TestSnapshotOfAnotherBuildIsRestored: a deploy that changes the protocol between worker and runner
-// must not prevent sessions from waking.
+// TestSnapshotOfAnotherBuildIsRestored checks that sessions wake after a deploy that changes the
+// protocol between worker and runner.
 func TestSnapshotOfAnotherBuildIsRestored(t *testing.T) {
 	t.Parallel()
 	for name, build := range map[string]string{"older": "older", "unknown": ""} {
@@ -199,8 +200,8 @@ func TestSandboxIsResumedAfterFailedSave(t *testing.T) {
 	require.True(t, saved.Verified)
 }
 
-// TestSavedSandboxIsNotResumed: its generation has its bundle, so later work would
-// never be saved.
+// TestSavedSandboxIsNotResumed checks that a saved sandbox is not reused: its generation already
+// has its bundle, so later work would never be saved.
 func TestSavedSandboxIsNotResumed(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
@@ -226,7 +227,7 @@ func working(t *testing.T) (*harness, activities.SandboxReady) {
 	return b, ready
 }
 
-// TestRunningSandboxSurvivesOneFailedCall: it has work that no bundle covers.
+// TestRunningSandboxSurvivesOneFailedCall uses a sandbox with work that no bundle covers.
 func TestRunningSandboxSurvivesOneFailedCall(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
@@ -252,7 +253,8 @@ func TestRunningSandboxSurvivesOneFailedCall(t *testing.T) {
 	require.Contains(t, b.say(t, ready, "recall"), "3 prompts")
 }
 
-// TestSandboxWithFrozenRunnerIsSavedBeforeTermination: saving files does not need the runner.
+// TestSandboxWithFrozenRunnerIsSavedBeforeTermination checks that the files are saved without the
+// runner.
 func TestSandboxWithFrozenRunnerIsSavedBeforeTermination(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
@@ -276,9 +278,9 @@ func TestSandboxWithFrozenRunnerIsSavedBeforeTermination(t *testing.T) {
 	require.True(t, saved.Verified)
 }
 
-// TestOnlyUnsavedSandboxIsSavedInError: of the sandboxes of a session in error, only the one that it
-// has worked in is saved, and only once. The sandbox of an incomplete restore is not a state of the
-// session.
+// TestOnlyUnsavedSandboxIsSavedInError checks that, of the sandboxes of a session in error, only
+// the one that it has worked in is saved, and only once. The sandbox of an incomplete restore is
+// not a state of the session.
 func TestOnlyUnsavedSandboxIsSavedInError(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
@@ -299,8 +301,8 @@ func TestOnlyUnsavedSandboxIsSavedInError(t *testing.T) {
 	require.Equal(t, second.Generation, b.head(t).Generation)
 }
 
-// TestFencedSandboxIsSavedBeforeTermination: the next generation was reserved, for example
-// by a worker of the previous version.
+// TestFencedSandboxIsSavedBeforeTermination reserves the next generation, as a worker of the
+// previous version may do.
 func TestFencedSandboxIsSavedBeforeTermination(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
@@ -317,8 +319,7 @@ func TestFencedSandboxIsSavedBeforeTermination(t *testing.T) {
 	require.Equal(t, saved.BundleID, b.head(t).ID)
 }
 
-// TestUnsavedWorkOfDeadSandboxIsRescued: for example one that dies while its session is in
-// error.
+// TestUnsavedWorkOfDeadSandboxIsRescued includes a sandbox that dies while its session is in error.
 func TestUnsavedWorkOfDeadSandboxIsRescued(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
@@ -330,7 +331,7 @@ func TestUnsavedWorkOfDeadSandboxIsRescued(t *testing.T) {
 	require.Contains(t, b.say(t, ready, "recall"), "3 prompts")
 }
 
-// TestLostUnsavedWorkIsReported: there is no exit snapshot, so the files are those of the
+// TestLostUnsavedWorkIsReported restores without an exit snapshot: the files are those of the
 // previous bundle, and the memory is the stored one.
 func TestLostUnsavedWorkIsReported(t *testing.T) {
 	t.Parallel()
@@ -354,7 +355,7 @@ func TestLostUnsavedWorkIsReported(t *testing.T) {
 	require.Contains(t, string(files[0].Data), "my dog is Rex")
 }
 
-// TestNewerTranscriptInSnapshotIsKept: a worker was lost before it stored the end of it.
+// TestNewerTranscriptInSnapshotIsKept loses a worker before it stores the end of a transcript.
 func TestNewerTranscriptInSnapshotIsKept(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
@@ -367,7 +368,7 @@ func TestNewerTranscriptInSnapshotIsKept(t *testing.T) {
 	require.Equal(t, "{}\n", b.shell(t, ready.SandboxID, "tail -n 1 $("+find+")"))
 }
 
-// TestTwoVersionsOfTranscriptAreBothKept: neither continues the other.
+// TestTwoVersionsOfTranscriptAreBothKept uses two versions of which neither continues the other.
 func TestTwoVersionsOfTranscriptAreBothKept(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
@@ -389,7 +390,7 @@ func damage(t *testing.T, image string) {
 	require.NoError(t, os.RemoveAll(layerOf(t, image)))
 }
 
-// layerOf is the topmost layer of an image on the disk of the local Modal.
+// layerOf returns the topmost layer of an image on the disk of the local Modal.
 func layerOf(t *testing.T, image string) string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(modalDir, "records", "images", image+".*"))
@@ -431,7 +432,7 @@ func TestReceiptNamesChangedWorkspaceFiles(t *testing.T) {
 	}
 }
 
-// TestBundleOfPreviousVersionIsUnverified: the bundle has no index of its workspace.
+// TestBundleOfPreviousVersionIsUnverified restores a bundle without an index of its workspace.
 func TestBundleOfPreviousVersionIsUnverified(t *testing.T) {
 	t.Parallel()
 	b := asleep(t, nil)
@@ -443,7 +444,8 @@ func TestBundleOfPreviousVersionIsUnverified(t *testing.T) {
 	}, *ready.Receipt)
 }
 
-// TestWorkspaceBeyondBoundsIsUnverified: its manifest says why it was not described.
+// TestWorkspaceBeyondBoundsIsUnverified checks that the manifest has the reason why the workspace
+// is not described.
 func TestWorkspaceBeyondBoundsIsUnverified(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -516,8 +518,8 @@ func TestDamagedSnapshotFallsBackToOlderOne(t *testing.T) {
 	require.Contains(t, b.say(t, ready, "recall"), "3 prompts")
 }
 
-// TestSnapshotWithoutWorkingRunnerCountsAsDamaged: the image exists, a sandbox starts, but
-// nothing answers in it.
+// TestSnapshotWithoutWorkingRunnerCountsAsDamaged uses an image from which sandboxes start, but in
+// which no runner answers.
 func TestSnapshotWithoutWorkingRunnerCountsAsDamaged(t *testing.T) {
 	t.Parallel()
 	b := asleep(t, func(b *harness, id string) error {
@@ -535,7 +537,8 @@ func TestSnapshotWithoutWorkingRunnerCountsAsDamaged(t *testing.T) {
 	require.Contains(t, b.say(t, ready, "recall"), "my name is Robin")
 }
 
-// TestSingleSnapshotNotFoundIsRetried: a replica may lag or restart.
+// TestSingleSnapshotNotFoundIsRetried checks that a single "not found" is not final, because a
+// replica may lag or restart.
 func TestSingleSnapshotNotFoundIsRetried(t *testing.T) {
 	t.Parallel()
 	for name, refusals := range map[string]int{"once": 1, "by every lookup": 100} {
@@ -560,7 +563,7 @@ func TestSingleSnapshotNotFoundIsRetried(t *testing.T) {
 	}
 }
 
-// TestProviderWithoutAnyImageIsRejected: nothing of the session is discarded.
+// TestProviderWithoutAnyImageIsRejected checks that nothing of the session is discarded.
 func TestProviderWithoutAnyImageIsRejected(t *testing.T) {
 	t.Parallel()
 	b := asleep(t, nil)
@@ -578,7 +581,8 @@ func TestProviderWithoutAnyImageIsRejected(t *testing.T) {
 	require.Equal(t, receipt.Full, ready.Receipt.Kind)
 }
 
-// TestRestoreMayRequestFreshSandbox: environment/terminate requests it for a session in error.
+// TestRestoreMayRequestFreshSandbox requests a fresh sandbox, as environment/terminate does for a
+// session in error.
 func TestRestoreMayRequestFreshSandbox(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
@@ -590,7 +594,8 @@ func TestRestoreMayRequestFreshSandbox(t *testing.T) {
 	require.Contains(t, b.say(t, ready, "recall"), "3 prompts")
 }
 
-// TestCommandsOfWake: each command of the runner is a process in the sandbox that the first word of the agent waits for.
+// TestCommandsOfWake counts the commands of the runner in a wake. Each is a process in the sandbox
+// that delays the first word of the agent.
 func TestCommandsOfWake(t *testing.T) {
 	t.Parallel()
 	b := asleep(t, nil)

@@ -17,8 +17,8 @@ func (b *harness) revert(s activities.SandboxReady, promptID string) error {
 	return err
 }
 
-// TestRevertResumesAfterFailedAttempt: the first attempt rewrites the agent's memory and then loses
-// its store; the next one finds it rewritten and does the rest.
+// TestRevertResumesAfterFailedAttempt makes the first attempt lose its store after it has rewritten
+// the agent's memory. The next attempt finds the memory rewritten and does the rest.
 func TestRevertResumesAfterFailedAttempt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -55,7 +55,8 @@ func TestRevertResumesAfterFailedAttempt(t *testing.T) {
 	require.Equal(t, activities.Refused, activities.TypeOf(b.revert(ready, "nobody")))
 }
 
-// TestRevertDoesNotAffectRunningTurn: the requesting workflow may not be the one that runs the turn.
+// TestRevertDoesNotAffectRunningTurn covers a revert whose requesting workflow is not the one that
+// runs the turn.
 func TestRevertDoesNotAffectRunningTurn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -36,7 +36,7 @@ func twice(t *testing.T) (b *harness, first, second bundle.Bundle) {
 	return b, first, b.head(t)
 }
 
-// revertTo submits a revert with files, and wakes the session for it.
+// revertTo submits a revert with files and wakes the session, which executes it.
 func (b *harness) revertTo(t *testing.T, bundleID string) session.Command {
 	t.Helper()
 	done, err := b.db.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandRevertFiles, BundleID: bundleID})
@@ -72,7 +72,7 @@ func texts(c conversation.Conversation) string {
 	return out.String()
 }
 
-// problems are the codes of the session's error events.
+// problems returns the codes of the session's error events.
 func (b *harness) problems(t *testing.T) (codes []string) {
 	t.Helper()
 	for _, e := range b.events(t) {
@@ -140,8 +140,8 @@ func TestRevertWithFilesIsCompleted(t *testing.T) {
 	}
 }
 
-// TestRefusedRevertChangesNothing: files, memory and conversation stay the same, and the
-// refusal says why.
+// TestRefusedRevertChangesNothing checks that files, memory and conversation stay the same, and
+// that the refusal has a reason.
 func TestRefusedRevertChangesNothing(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(t *testing.T, b *harness, first bundle.Bundle){
@@ -187,7 +187,7 @@ func TestRefusedRevertChangesNothing(t *testing.T) {
 	}
 }
 
-// TestOutageDuringRevertIsRetried: a transient error leaves the revert pending.
+// TestOutageDuringRevertIsRetried checks that a transient error leaves the revert pending.
 func TestOutageDuringRevertIsRetried(t *testing.T) {
 	t.Parallel()
 	b, first, _ := twice(t)

@@ -65,8 +65,9 @@ func (g *bundles) SaveBundle(ctx context.Context, in SaveRequest) (Saved, error)
 // releaseTimeout is how long SaveBundle tries to terminate a sandbox. After that the workflow does it.
 const releaseTimeout = 30 * time.Second
 
-// release terminates the sandboxes of a session that has been saved, and records the transition that follows. What it could
-// not do, the workflow does: release saves round trips through Temporal.
+// release terminates the sandboxes of a session that has been saved, and records the transition
+// that follows. The workflow does the rest if release fails: release only saves round trips through
+// Temporal.
 func (g *bundles) release(ctx context.Context, in SaveRequest, saved *Saved) {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
@@ -319,7 +320,7 @@ type limitError struct{ limit, reason string }
 
 func (e *limitError) Error() string { return e.limit + ": " + e.reason }
 
-// exceeded reports whether err says that the sandbox exceeded a limit.
+// exceeded reports whether err means that the sandbox exceeded a limit.
 func exceeded(err error) bool {
 	_, ok := errors.AsType[*limitError](err)
 	return ok

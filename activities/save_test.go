@@ -80,7 +80,8 @@ func TestSaveReleasesSandbox(t *testing.T) {
 	require.Equal(t, saved, again, "the answer of the attempt before may have been lost")
 }
 
-// TestSaveRecordsTransition: the session is shown as hibernated once its sandbox has ended.
+// TestSaveRecordsTransition checks that the session is shown as hibernated once its sandbox has
+// ended.
 func TestSaveRecordsTransition(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
@@ -226,7 +227,7 @@ func TestRescueUsesFinalFiles(t *testing.T) {
 	require.Equal(t, receipt.Unverified, restored.Receipt.Kind, "it matches, but was never checked as a whole")
 }
 
-// TestRescueSavesRunningSandbox: it was reported lost by mistake.
+// TestRescueSavesRunningSandbox rescues a sandbox that was reported lost by mistake.
 func TestRescueSavesRunningSandbox(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

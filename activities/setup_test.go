@@ -348,7 +348,7 @@ func (b *harness) say(t *testing.T, s activities.SandboxReady, content string) s
 	return b.output(t, in.RunID)
 }
 
-// events is the log of the session; its positions are contiguous from 1.
+// events returns the log of the session. Its positions are contiguous from 1.
 func (b *harness) events(t *testing.T) []eventlog.Event {
 	t.Helper()
 	var events []eventlog.Event
@@ -369,7 +369,7 @@ func (b *harness) events(t *testing.T) []eventlog.Event {
 	return events
 }
 
-// of returns the events of a run with this type.
+// of returns the events of a run with the given type.
 func (b *harness) of(t *testing.T, runID, kind string) []eventlog.Event {
 	t.Helper()
 	var out []eventlog.Event
@@ -433,7 +433,7 @@ func (b *harness) transit(t *testing.T, event session.Event) {
 	require.NoError(t, err)
 }
 
-// running reports whether the provider says that a sandbox runs.
+// running reports whether a sandbox runs, according to the provider.
 func (b *harness) running(t *testing.T, id string) bool {
 	t.Helper()
 	status, err := b.provider.Open(id).Poll(b.ctx)
@@ -444,7 +444,7 @@ func (b *harness) running(t *testing.T, id string) bool {
 	return status.Running
 }
 
-// shell runs a command in a sandbox and returns what it printed.
+// shell runs a command in a sandbox and returns its output.
 func (b *harness) shell(t *testing.T, id, script string) string {
 	t.Helper()
 	result, err := b.provider.Open(id).Run(b.ctx, sandbox.RunSpec{Argv: []string{"sh", "-c", script}, Timeout: waitLimit})
@@ -453,7 +453,7 @@ func (b *harness) shell(t *testing.T, id, script string) string {
 	return string(result.Stdout)
 }
 
-// sql does what no method does, such as making rows old.
+// sql executes a statement for which the store has no method, for example one that makes rows old.
 func (b *harness) sql(t *testing.T, statement string, args ...any) {
 	t.Helper()
 	conn, err := pgx.Connect(b.ctx, b.url)

@@ -14,7 +14,7 @@ import (
 // session gets a sandbox and no prompt a run. The zero value and nil are not set.
 type Shutdown struct{ begun atomic.Bool }
 
-// Begin sets it. Work that has begun continues.
+// Begin sets s. Work that has begun continues.
 func (s *Shutdown) Begin() { s.begun.Store(true) }
 
 func (s *Shutdown) isSet() bool { return s != nil && s.begun.Load() }

@@ -10,7 +10,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestShutdownRefusesNewActivities: no prompt gets a run, no sleeping session a sandbox.
+// TestShutdownRefusesNewActivities checks that no prompt gets a run, and no sleeping session a
+// sandbox.
 func TestShutdownRefusesNewActivities(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)

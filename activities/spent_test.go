@@ -11,8 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 )
 
-// TestSandboxLostDuringRestoreConsumesGeneration: the session loses nothing, so this is not a
-// failure of the session. The next generation is restored from the same bundle.
+// TestSandboxLostDuringRestoreConsumesGeneration checks that the loss is not a failure of the
+// session, which loses nothing. The next generation is restored from the same bundle.
 func TestSandboxLostDuringRestoreConsumesGeneration(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)

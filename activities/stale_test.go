@@ -23,9 +23,9 @@ func by[I, O any](run string, act func(context.Context, I) (O, error)) func(cont
 	return func(ctx context.Context, in I) (O, error) { return act(session.WithWorkflowRun(ctx, run), in) }
 }
 
-// TestStaleWorkflowRunTouchesNoSandbox: a run created by a reset repeats earlier requests. Until
-// it has read the session, it does not end the session's sandbox, stop the agent in it, or create
-// another one.
+// TestStaleWorkflowRunTouchesNoSandbox uses a run created by a reset, which repeats earlier
+// requests. Until it has read the session, it does not end the session's sandbox, stop the agent in
+// it, or create another one.
 func TestStaleWorkflowRunTouchesNoSandbox(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
@@ -87,7 +87,7 @@ func TestStaleWorkflowRunTouchesNoSandbox(t *testing.T) {
 	require.False(t, b.running(t, ready.SandboxID))
 }
 
-// TestActivitiesPassWorkflowRunID: except turns, which have their own order.
+// TestActivitiesPassWorkflowRunID covers all activities except turns, which have their own order.
 func TestActivitiesPassWorkflowRunID(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -64,8 +64,8 @@ func (g *sandboxes) terminateNamed(ctx context.Context, in SandboxRef) error {
 	return nil
 }
 
-// end terminates the sandbox of a row and records that it is gone. It refuses a stale workflow run,
-// which may not know that the sandbox is in use.
+// end terminates the sandbox of a row and records its end. It refuses a stale workflow run, which
+// may not know that the sandbox is in use.
 func (g *sandboxes) end(ctx context.Context, row session.SandboxRow, reason string) error {
 	if err := g.store.WorkflowCheck(ctx, row.SessionID); err != nil {
 		return stored(err)

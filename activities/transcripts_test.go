@@ -17,8 +17,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// TestTranscriptBeyondItsLimit: the session continues, and its snapshots restore it completely.
-// Without a snapshot it reports what is missing.
+// TestTranscriptBeyondItsLimit checks that the session continues, and that its snapshots restore it
+// completely. A restore without a snapshot reports the missing parts.
 func TestTranscriptBeyondItsLimit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

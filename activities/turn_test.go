@@ -84,7 +84,8 @@ func TestNextAttemptFillsTranscriptGap(t *testing.T) {
 		return nil
 	}, nil)
 	_, err := b.turn(in)
-	// The workflow must not get an error that another attempt has the run: none has it.
+	// The workflow must not get the error of a run that another attempt has: no attempt has this
+	// run.
 	requirePassing(t, err)
 	require.Empty(t, b.run(t, in.RunID).Outcome)
 	b.steps.set(nil, nil)
@@ -140,9 +141,9 @@ func TestStoppedWorkerHandsOverAndAgentContinues(t *testing.T) {
 	require.EqualValues(t, 2, b.run(t, in.RunID).Attempt)
 }
 
-// TestAttemptPausedBeforeAttachIsFenced: its worker is frozen between the start of
-// the attempt and its first statement. Temporal starts another attempt, which is at work when the
-// first continues.
+// TestAttemptPausedBeforeAttachIsFenced freezes a worker between the start of an attempt and its
+// first statement. Temporal starts another attempt, which is executing the run when the first
+// continues.
 func TestAttemptPausedBeforeAttachIsFenced(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -170,8 +171,7 @@ func TestAttemptPausedBeforeAttachIsFenced(t *testing.T) {
 	require.Len(t, b.of(t, in.RunID, "turn_start"), 1)
 }
 
-// TestAttemptSurvivesHangingStore: another transaction locks the session's row and does
-// not end.
+// TestAttemptSurvivesHangingStore locks the session's row in another transaction that does not end.
 func TestAttemptSurvivesHangingStore(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -315,7 +315,7 @@ func TestKilledRunnerEndsSandbox(t *testing.T) {
 	b.await(t, in.RunID, "block_start")
 	process, err := b.provider.Open(ready.SandboxID).Exec(b.ctx, execOf("sh", "-c", killRunner))
 	require.NoError(t, err)
-	defer process.Close() // its sandbox is gone
+	defer process.Close() // its sandbox has ended
 	_, err = b.untilFinal(t, in, turn)
 	require.Contains(t, []string{activities.SandboxLost, activities.DeliveryUnknown}, activities.TypeOf(err), "error: %v", err)
 	require.Eventually(t, func() bool { return !b.running(t, ready.SandboxID) }, waitLimit, 20*time.Millisecond)
@@ -396,8 +396,8 @@ func TestAttemptSurvivesInterruptionAtAnyFrame(t *testing.T) {
 	require.Contains(t, b.say(t, ready, "recall"), fmt.Sprintf("%d prompts", prompts+1), "each prompt was delivered once")
 }
 
-// The result of the attempt that ends a run reports what waits. An attempt that finds the run ended reports nothing: the
-// workflow reads what waits in that case.
+// The result of the attempt that ends a run lists the pending commands and prompts. An attempt that
+// finds the run ended lists nothing; the workflow then reads them.
 func TestTurnEndReportsPendingWork(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

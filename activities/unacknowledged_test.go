@@ -17,7 +17,7 @@ import (
 // hesitant is an agent that must be asked to continue in the middle of its turn.
 type hesitant struct {
 	agent.Adapter
-	told atomic.Int64 // how often the worker was asked to
+	told atomic.Int64 // the number of requests to continue
 	lost bool         // Translation.Input never arrives
 }
 
@@ -63,8 +63,8 @@ func (h *hesitation) Unacknowledged() []byte {
 	return nil
 }
 
-// TestUnacknowledgedInputIsResent: the link breaks after the commit of the frame that
-// asked, and the input written to it is lost.
+// TestUnacknowledgedInputIsResent breaks the link after the commit of the frame that asked. The
+// input written to the link is lost.
 func TestUnacknowledgedInputIsResent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -19,15 +19,16 @@ type verification struct {
 	unchecked []string // not compared
 }
 
-// prepareLink starts the exec over which the prompt that wakes a session is sent: it starts while the workspace is compared.
+// prepareLink starts the exec over which the prompt that wakes a session is sent, while the
+// workspace is being compared.
 func (g *restores) prepareLink(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox) {
 	if in.Then != nil && in.Then.Reason == session.ReasonPrompt && g.Runner.Program != "" { // else the runner may not know of it
 		g.Links.Prepare(ctx, sb)
 	}
 }
 
-// verifyRunning is verify of a new sandbox, in the same command that waits for its runner. awake reports that the runner has
-// answered.
+// verifyRunning is verify for a new sandbox, in the command that waits for its runner. awake
+// reports that the runner has answered.
 func (g *restores) verifyRunning(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, m manifest.Manifest) (v verification, awake bool, err error) {
 	request, err := g.ping(ctx, in.SessionID, in.Generation, awakeTimeout)
 	if err != nil {

@@ -82,7 +82,8 @@ func TestSetupScriptSurvivesLossOfItsWorker(t *testing.T) {
 	require.Error(t, err)
 
 	second := b.beginCreate(t)
-	// The second attempt waits: its process is blocked on the lock that the first one's holds.
+	// The second attempt waits: its process is blocked on the lock that the process of the first
+	// attempt holds.
 	require.Eventually(t, func() bool { return b.waitsForSetup(id) }, waitLimit, 20*time.Millisecond)
 	b.shell(t, id, "touch /workspace/go")
 	ready, err := second.wait(t)
@@ -183,8 +184,8 @@ func TestKilledSetupShellIsDistinguishedFromRunningSetup(t *testing.T) {
 	require.Equal(t, "run\nrun\n", b.shell(t, id, "cat /workspace/runs"))
 }
 
-// TestSandboxEndDuringSetupIsRetried: the shell of the script is killed with its sandbox, and
-// the provider reports the end of the sandbox after that of the shell.
+// TestSandboxEndDuringSetupIsRetried kills the shell of the script together with its sandbox. The
+// provider reports the end of the sandbox after that of the shell.
 func TestSandboxEndDuringSetupIsRetried(t *testing.T) {
 	t.Parallel()
 	b := withSetup(t, "sleep 1000")
@@ -196,8 +197,8 @@ func TestSandboxEndDuringSetupIsRetried(t *testing.T) {
 	requireType(t, activities.GenerationUnusable, err)
 }
 
-// TestSetupOfPreviousVersionRunsOnce: the previous version recorded only that
-// the script had begun.
+// TestSetupOfPreviousVersionRunsOnce covers the previous version, which recorded only that the
+// script had begun.
 func TestSetupOfPreviousVersionRunsOnce(t *testing.T) {
 	t.Parallel()
 	b := withSetup(t, "")
@@ -216,8 +217,8 @@ func TestSetupOfPreviousVersionRunsOnce(t *testing.T) {
 	require.Equal(t, "run\n", b.shell(t, ready.SandboxID, "cat /workspace/runs"))
 }
 
-// TestSecondCloneWaitsForFirst: the first one's exec outlives its worker, and a second clone would
-// delete the files that the first one writes.
+// TestSecondCloneWaitsForFirst covers a clone whose exec outlives its worker. A concurrent second
+// clone would delete the files that the first one writes.
 func TestSecondCloneWaitsForFirst(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
