@@ -273,7 +273,8 @@ func TestUnavailableProviderIsNotAskedForEveryImage(t *testing.T) {
 	require.GreaterOrEqual(t, found.Deleted, 2500, "most were not tried and need not wait")
 }
 
-// TestFailedCollectionStepDoesNotBlockOthers makes single steps of a collection fail.
+// TestFailedCollectionStepDoesNotBlockOthers makes a step of a reconciliation fail: the listing of
+// sandboxes, and then the signals to workflows.
 func TestFailedCollectionStepDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)

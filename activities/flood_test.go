@@ -52,7 +52,8 @@ func TestBacklogIsCommittedInPieces(t *testing.T) {
 	require.Less(t, len(b.of(t, in.RunID, "text_delta")), 20_000, "deltas that are committed together are joined")
 }
 
-// TestTurnFailsIfStoreRefusesEvents: the same events would always be refused.
+// TestTurnFailsIfStoreRefusesEvents checks that a refusal ends the turn, because the store would
+// refuse the same events in every attempt.
 func TestTurnFailsIfStoreRefusesEvents(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

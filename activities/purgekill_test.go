@@ -394,8 +394,8 @@ func (b *harness) purging(t *testing.T, e *engine, at int, fault stepFault) *pur
 	return &purging{process, ctx, activities.NewPurger(control, db, mortalEngine{e, process}, activities.Retention{}), db.Close}
 }
 
-// purge lets a process erase the session of the bundle until it is erased or the process is killed. It makes everything due that is
-// scheduled for later.
+// purge lets a process erase the session of the harness until it is erased or the process is
+// killed. It makes everything due that is scheduled for later.
 func (b *harness) purge(t *testing.T, p *purging) (erased bool) {
 	t.Helper()
 	for range 50 {
@@ -514,7 +514,7 @@ func (b *harness) tablesWith(t *testing.T, words string) (found []string) {
 	return found
 }
 
-// requireErased checks that nothing is left of the session of the bundle but its ID in purges.
+// requireErased checks that only the ID of the harness's session is left, in purges.
 func (b *harness) requireErased(t *testing.T, e *engine, words string) {
 	t.Helper()
 	require.Empty(t, b.tablesWith(t, words))
@@ -624,7 +624,8 @@ func testPurgeSteps(t *testing.T, fault stepFault) {
 // to a minute, which the test skips.
 const outagePasses = 12
 
-// purgeOutage lets a process erase the session of the bundle, during the outage that begins at one of its steps and after it.
+// purgeOutage lets a process erase the session of the harness, during the outage that begins at one
+// of its steps and after it.
 func (b *harness) purgeOutage(t *testing.T, p *purging) {
 	t.Helper()
 	for range 50 { // until the outage
@@ -659,8 +660,8 @@ func (b *harness) purgeOutage(t *testing.T, p *purging) {
 	require.True(t, b.purge(t, p), "away from step %d on", p.at)
 }
 
-// purgeFrozen freezes a process at a step of the erasure of the bundle's session, lets a second one
-// complete it, and then lets the first one continue.
+// purgeFrozen freezes a process at a step of the erasure of the harness's session, lets a second
+// one complete it, and then lets the first one continue.
 func (b *harness) purgeFrozen(t *testing.T, e *engine, p *purging) {
 	t.Helper()
 	passed := make(chan error, 1)

@@ -319,7 +319,8 @@ func TestFencedSandboxIsSavedBeforeTermination(t *testing.T) {
 	require.Equal(t, saved.BundleID, b.head(t).ID)
 }
 
-// TestUnsavedWorkOfDeadSandboxIsRescued includes a sandbox that dies while its session is in error.
+// TestUnsavedWorkOfDeadSandboxIsRescued terminates a sandbox with unsaved work, as may happen while
+// its session is in error.
 func TestUnsavedWorkOfDeadSandboxIsRescued(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)

@@ -46,7 +46,7 @@ var masterKey = []byte("a secret of thirty-two bytes ...")
 // waitLimit bounds every wait of a test.
 const waitLimit = 2 * time.Minute
 
-// bundle is a database with one session in it, and the activities of one worker.
+// harness has a database with one session, and the activities of one worker.
 type harness struct {
 	ctx      context.Context
 	id       string // the session

@@ -16,8 +16,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// withSetup returns a bundle whose session has a setup script. Each run of the script adds a line to
-// /workspace/runs.
+// withSetup returns a harness whose session has a setup script. Each run of the script adds a line
+// to /workspace/runs.
 func withSetup(t *testing.T, script string) *harness {
 	t.Helper()
 	b := setup(t)

@@ -24,8 +24,8 @@ import (
 var allAgents = flag.Bool("all-agents", false, "run each test of real agents with all of them, not only with that of its short form")
 
 // inShortForm skips the subtest of an agent that a run of all tests omits. A real agent uses as
-// much CPU time as ten sessions of the demo agent, so in such a run each of these tests uses one of
-// the agents, and each of them another.
+// much CPU time as ten sessions of the demo agent, so in such a run each of these tests uses only
+// one agent, a different one for each test.
 func inShortForm(t *testing.T, agent, short string) {
 	t.Helper()
 	if !*allAgents && agent != short {
@@ -33,7 +33,7 @@ func inShortForm(t *testing.T, agent, short string) {
 	}
 }
 
-// plantedKey is the key of every model server here. It must not appear anywhere else.
+// plantedKey is the key of every model server in these tests. It must not appear anywhere else.
 const plantedKey = "sk-planted-7c1d9e"
 
 // agentUnderTest is a real agent with the configuration for a model server.
@@ -101,8 +101,8 @@ func (a agentUnderTest) scripts() map[string][]modelserver.Step {
 	}
 }
 
-// longStory is a text without repetition, because Gemini CLI ends a turn in which 50 characters
-// repeat ten times.
+// longStory returns a text without repetition, because Gemini CLI ends a turn in which 50
+// characters repeat ten times.
 func longStory(words int) string {
 	var b strings.Builder
 	for n := range words {
@@ -247,7 +247,7 @@ func (s *stack) loseSnapshotsOf(t *testing.T, database, where string, args ...an
 	require.NoError(t, err)
 	defer drv.Close()
 	for _, id := range ids {
-		if err := drv.DeleteImage(t.Context(), id); !sandbox.IsGone(err) { // as by a loss before
+		if err := drv.DeleteImage(t.Context(), id); !sandbox.IsGone(err) { // an earlier loss has already deleted it
 			require.NoError(t, err)
 		}
 	}

@@ -44,7 +44,7 @@ func (r *rig) attendantsFrozenAndAPIKilled(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, http.StatusAccepted, accepted)
 			s.mu.Lock()
-			s.prompts = append(s.prompts, &sentPrompt{id: prompt, verdict: accepted, accepted: true}) // sent once, because a repeated request would be signaled
+			s.prompts = append(s.prompts, &sentPrompt{id: prompt, verdict: accepted, accepted: true}) // sent once, because the api would signal a repeated request
 			s.mu.Unlock()
 		}
 		kill(r.pids(partAPI))

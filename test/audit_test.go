@@ -192,7 +192,7 @@ func (a *audit) checkTransitions(t *testing.T) {
 func (a *audit) checkPrompts() {
 	a.s.mu.Lock()
 	defer a.s.mu.Unlock()
-	runs := map[string]int{} // that may have reached the agent
+	runs := map[string]int{} // by prompt, the number of runs that may have reached the agent
 	for _, r := range a.runs {
 		if r.Outcome != "cancelled" || r.Reason != session.ReasonSandboxLost {
 			runs[r.PromptID]++
@@ -331,7 +331,7 @@ func (r *rig) checkLedgers(t *testing.T, subjects []*subject) {
 		if slices.ContainsFunc(audits[i].receipts, func(receipt string) bool {
 			return !strings.Contains(receipt, `"full"`) && !strings.Contains(receipt, `"unverified"`)
 		}) {
-			continue // reported so
+			continue // the restore has reported it
 		}
 		lines := s.outputs(t)
 		for _, id := range want[i] {

@@ -50,7 +50,7 @@ func TestSessionsCrossFromBuildToBuild(t *testing.T) {
 	i.makeCurrent(t, "new")
 	require.Equal(t, "new", i.buildOf(t, begin()))
 	awake.run(t, "second")
-	i.saves(t, awake) // which requires a workflow task, unlike a prompt that an attendant claims
+	i.saves(t, awake) // saving requires a workflow task, unlike a prompt that an attendant claims
 	require.Equal(t, "old", i.buildOf(t, awake), "pinned while it is awake")
 	crosses := begin()
 	asleep.run(t, "second")

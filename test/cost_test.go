@@ -20,12 +20,12 @@ import (
 
 // TestOperationsPerTurn counts the operations of the whole system for a turn of one word and for a
 // turn of many words. It is the short form of make bench, because counts do not depend on the
-// machine. Every prompt pays for a higher count, so a change that needs one raises the bound here
-// and states the reason in its commit; a change that saves some lowers it.
+// machine. Every prompt pays for a higher count, so a change that needs more operations raises the
+// bound here and states the reason in its commit. A change that saves operations lowers the bound.
 //
 // Statements and round trips are those of the turn with the fewest, because background work, such
-// as the relay's query every two seconds, only adds to them. A round trip is one Sync, or one
-// simple query, for which api or worker waits.
+// as the relay's query every two seconds, only increases the counts. A round trip is one Sync, or
+// one simple query, for which api or worker waits.
 //
 // The worker of the previous turn claims a turn of an attended session: its workflow receives only
 // one signal for several turns.
@@ -72,7 +72,7 @@ func whatATurnCosts(t *testing.T, env []string, bounds map[string]float64) {
 			return e.Type == "turn_end" && strings.Contains(string(e.Data), `"`+name+`"`)
 		})
 	}
-	for i := range 3 { // statements are prepared, the link is kept
+	for i := range 3 { // after this, statements are prepared and the link is open
 		turn(fmt.Sprintf("warm%d", i), "hello")
 	}
 
@@ -105,7 +105,8 @@ func whatATurnCosts(t *testing.T, env []string, bounds map[string]float64) {
 
 	t.Logf("%v", cost)
 	maps.Copy(bounds, map[string]float64{
-		// One for each step of prompt and turn, of the agent's block, and of the queue.
+		// One event for each step of the prompt and the turn, of the agent's block, and of the
+		// queue.
 		"events": 14,
 		// Words that wait together are merged into one event, and events that wait together are one
 		// commit.
@@ -174,7 +175,7 @@ type countedConn struct {
 	mu      sync.Mutex
 	started bool   // the startup message, which has no type, has passed
 	skip    int    // bytes of a message whose head has been read
-	head    []byte // of a message that has not arrived as a whole
+	head    []byte // the head of a message that has arrived only in part
 }
 
 // Write reads the head of each message: a type of one byte, and a length that counts itself.

@@ -14,7 +14,7 @@ import (
 )
 
 // TestFullDisk fills the disk that Postgres, Temporal and the sandboxes share, and empties it
-// again. Accepted prompts are carried out, refused ones got 503, and no intervention is needed.
+// again. Accepted prompts are executed, refused ones get 503, and no intervention is needed.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "overwinter-disk-*") //nolint:usetesting // its parents must be open to another user

@@ -50,7 +50,7 @@ func (s *stack) paths(t *testing.T, sessionID string) []string {
 }
 
 // changes returns the file events of a run, as "CHANGE PATH". A file that is read while it is
-// written is reported in its first and in its final state: that counts as one.
+// written is reported in its first and in its final state. Both reports count as one change.
 func changes(t *testing.T, events []event) []string {
 	t.Helper()
 	var out []string

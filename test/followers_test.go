@@ -235,7 +235,7 @@ func (f *followers) script(t *testing.T, name, dir string, env []string, args ..
 	return s
 }
 
-// start starts all of them.
+// start starts all clients.
 func (f *followers) start(t *testing.T) {
 	t.Helper()
 	types, err := json.Marshal([]string{
@@ -312,7 +312,7 @@ func (f *followers) poll(ctx context.Context, l *followerLog) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err != nil { // it is read again
+		if err != nil { // the next request reads the page again
 			<-time.After(100 * time.Millisecond)
 			continue
 		}
@@ -357,7 +357,7 @@ func (f *followers) socket(ctx context.Context, protocol string, l *followerLog)
 func (f *followers) connect(ctx context.Context, options *websocket.DialOptions, at *int64, l *followerLog) (ended bool, err error) {
 	conn, _, err := websocket.Dial(ctx, fmt.Sprintf("%s/ws?after=%d", strings.Replace(f.url, "http:", "ws:", 1), *at), options) //nolint:bodyclose // the library has closed it
 	if err != nil {
-		return false, nil // it is received again
+		return false, nil // the next connection receives the message again
 	}
 	defer func() { _ = conn.CloseNow() }()
 	conn.SetReadLimit(4 << 20)

@@ -181,7 +181,7 @@ func (s *stack) revertsToTheSecond(t *testing.T, id, show string) {
 
 // forksBeforeTheThird runs three prompts in a session that saves a bundle after each turn, and
 // forks it before the third with an edited prompt. The original runs the other two prompts in the
-// meantime. Prompt n adds "line n" to a file, edited prints that file.
+// meantime. Prompt n adds "line n" to a file. The edited prompt prints that file.
 func (s *stack) forksBeforeTheThird(t *testing.T, body object, content func(n int) string, edited string) (original, fork string) {
 	t.Helper()
 	body["options"] = object{"checkpoint": "turn"}

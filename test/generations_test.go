@@ -43,7 +43,7 @@ func TestSessionOutlivesFiveSandboxes(t *testing.T) {
 		for name, value := range map[string]string{"ANTHROPIC_API_KEY": plantedKey, "ANTHROPIC_BASE_URL": models.URL()} {
 			s.must(t, http.StatusCreated, "PUT", "/api/secrets/"+name, object{"value": value})
 		}
-		// Its image is built before the lifetime of a sandbox begins.
+		// The agent's image is built before the lifetime of a sandbox begins.
 		s.waitStatus(t, s.create(t, object{"agent": "claude-sdk", "prompt": object{"id": "first", "content": "{{add499}}"}}), "running", 4*time.Minute)
 		worked := worksThroughGenerations(t, s, "claude-sdk", func(n int) string {
 			return fmt.Sprintf("Remember the word narwhal%d. {{add%d}}", n, n)

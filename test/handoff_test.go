@@ -60,7 +60,7 @@ func TestSessionIsForkedWithAnotherAgent(t *testing.T) {
 	require.Contains(t, got, "User: walrus1")
 	require.NotContains(t, got, "walrus2")
 
-	// From then on it has its own memory, also in a fork.
+	// From then on the agent has its own memory, also in a fork.
 	s.prompt(t, first, "next", "And now a seal. {{show}}")
 	require.Equal(t, "completed", s.waitPrompt(t, first, "next", 2*time.Minute)["status"])
 	got = asked(models, "a seal")

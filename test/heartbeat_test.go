@@ -51,7 +51,7 @@ func TestTurnSurvivesTemporalStall(t *testing.T) {
 }
 
 // TestTurnOfKilledWorkerIsTakenOver kills the worker in the middle of silent turns, so that only
-// the missing heartbeats reveal it. Another attempt takes over each of them within 20 s.
+// the missing heartbeats reveal the loss. Another attempt takes over each turn within 20 s.
 func TestTurnOfKilledWorkerIsTakenOver(t *testing.T) {
 	t.Parallel()
 	const turns, promise, slack = 5, 20 * time.Second, 10 * time.Second

@@ -39,9 +39,9 @@ func newHits(t *testing.T) *hits {
 // line returns a line of a demo script that counts once.
 func (h *hits) line(name string) string { return "$ " + h.command(name) }
 
-// command returns the shell command that counts once. It fails if the name is refused. Without a
-// connection, for example while the local Modal that provides the network is frozen, nothing has
-// been counted and it retries.
+// command returns the shell command that counts once. It fails if the name is refused. If it cannot
+// connect, for example while the local Modal that provides the network is frozen, nothing has been
+// counted, and the command retries.
 func (h *hits) command(name string) string {
 	return fmt.Sprintf(`sh -c 'for i in $(seq 60); do curl -sfS --max-time 240 %s/%s; s=$?; case $s in 6|7) sleep 1;; *) exit $s;; esac; done; exit 7'`,
 		insideURL(h.server.URL), name)

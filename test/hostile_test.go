@@ -84,8 +84,8 @@ func (r *rig) setupFails(t *testing.T) {
 	r.finish(t, []*subject{s})
 }
 
-// stopOutlivesItsWorkflow terminates workflows by hand just after a stop, or a hibernation, of a session in
-// a turn was accepted. Both are carried out.
+// stopOutlivesItsWorkflow terminates workflows by hand just after a stop, or a hibernation, of a
+// session in a turn was accepted. Both are executed.
 func (r *rig) stopOutlivesItsWorkflow(t *testing.T) {
 	stopped, hibernated := r.newSubject(t, nil), r.newSubject(t, nil)
 	stopped.send(t.Context(), "long", "", "sleep 10m")
@@ -96,7 +96,7 @@ func (r *rig) stopOutlivesItsWorkflow(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, stopped.order("POST", "stop", nil))
 	require.Equal(t, http.StatusAccepted, hibernated.order("POST", "hibernate", nil))
 	for _, s := range []*subject{stopped, hibernated} {
-		// It may have ended already; then there is nothing to test.
+		// If the workflow has already ended, there is nothing to test.
 		if err := r.temporal.client.TerminateWorkflow(t.Context(), s.id, "", "by hand"); err != nil {
 			t.Logf("terminate the workflow of %s: %v", s.id, err)
 		}
@@ -179,7 +179,7 @@ func (r *rig) lockedRow(t *testing.T) {
 	_, err = tx.Exec(ctx, "SELECT FROM sessions WHERE id = $1 FOR UPDATE", locked.id)
 	require.NoError(t, err)
 	for range 20 { // more than there are connections
-		locked.senders.Go(func() { // refused or late, both are fine
+		locked.senders.Go(func() { // the request may be refused or late
 			_, _, _ = locked.call("POST", "/api/sessions/"+locked.id+"/prompts", object{"content": "waits for the lock"})
 		})
 	}
@@ -271,8 +271,8 @@ $thought" | head -n 20000 ;;
   esac
 done`
 
-// flood makes an agent print far too much in one turn. Worker, api and runner stay small, the turn
-// ends, and another session is served in the meantime.
+// flood makes an agent print far too much in one turn. The memory of worker, api and runner stays
+// small, the turn ends, and another session is served in the meantime.
 func (r *rig) flood(t *testing.T) {
 	command, err := json.Marshal([]string{"sh", "-c", babbler})
 	require.NoError(t, err)

@@ -86,7 +86,7 @@ type server struct {
 	address string
 	pid     int
 	ended   chan struct{}
-	err     error // once it has ended
+	err     error // set once the program has ended
 }
 
 // begin starts a program. It ends at the end of the test at the latest.

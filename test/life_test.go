@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSessionHibernatesAndWakes is the main job, from outside: a session runs
-// an agent, hibernates when idle so that nothing of its sandbox is left, and
-// wakes on the next prompt with its files and its memory.
+// TestSessionHibernatesAndWakes tests the main purpose of the system from outside: a session runs
+// an agent, hibernates when idle so that nothing of its sandbox is left, and wakes on the next
+// prompt with its files and its memory.
 func TestSessionHibernatesAndWakes(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)
@@ -43,7 +43,7 @@ func TestSessionHibernatesAndWakes(t *testing.T) {
 	require.Nil(t, slept["runtime"].(object)["sandbox"])
 	require.Empty(t, s.sandboxTree(), "a hibernated session has none")
 
-	// Reading never wakes it.
+	// Reading never wakes the session.
 	require.Contains(t, s.text(t, id), "started")
 	s.must(t, http.StatusOK, "GET", "/api/sessions/"+id+"/transcript", nil)
 	require.Equal(t, "hibernated", s.must(t, http.StatusOK, "GET", "/api/sessions/"+id, nil)["status"])

@@ -23,9 +23,9 @@ var (
 	matrixOnly = flag.String("fault", "", "inject only the faults of the matrix whose name this regular expression matches")
 )
 
-// TestEveryFaultInEveryState injects one fault at a time while sessions are in every state, with several
-// sessions, at different moments, in each state that passes quickly. Each prompt ends by itself
-// within settleWithin of the end of the fault, and runs once.
+// TestEveryFaultInEveryState injects one fault at a time while sessions are in every state. Each
+// short-lived state has several sessions, which enter it at different moments. Each prompt ends by
+// itself within settleWithin of the end of the fault, and runs once.
 //
 //	a round   sessions are prepared ─▶ each enters its state so that it is there ─▶ the fault, and a prompt
 //	          to each session meanwhile ─▶ every prompt ends ─▶ audit ─▶ stop
@@ -73,11 +73,11 @@ type matrixFault struct {
 	strike func(t *testing.T, cells []*cell)
 	// losesSandboxes is set if turns that run when the fault begins may end as unknown.
 	losesSandboxes bool
-	// named is the code of the cause that explains the prompt that was processed when the fault
-	// began; empty if a turn may survive the fault unaffected.
+	// named is the code of the cause that explains the prompt that was being processed when the
+	// fault began. It is empty if the fault may leave a turn unaffected.
 	named string
-	// during are codes of which at least one explains a prompt during the fault or afterwards, or
-	// "http CODE" for a refused explanation; empty if the fault delays no prompt for long.
+	// during has codes, or "http CODE" for a refused explanation. At least one of them must explain
+	// a prompt during the fault or afterwards. It is empty if the fault delays no prompt for long.
 	during []string
 	// long faults are not part of the short form.
 	long bool
@@ -234,7 +234,7 @@ func (m *matrix) stutter(d time.Duration, parts ...part) {
 	}
 }
 
-// killAgain kills a part a number of times, with pauses.
+// killAgain kills a part repeatedly, with pauses.
 func (m *matrix) killAgain(p part, times int, pause time.Duration) {
 	for range times {
 		kill(m.pids(p))
@@ -288,7 +288,7 @@ func (m *matrix) useUpConnections(t *testing.T, d time.Duration) {
 			continue
 		}
 		select {
-		case <-time.After(100 * time.Millisecond): // one may have become free
+		case <-time.After(100 * time.Millisecond): // a connection may have become free
 			continue
 		case <-over:
 		}
@@ -303,7 +303,7 @@ func (m *matrix) useUpConnections(t *testing.T, d time.Duration) {
 type cell struct {
 	*subject
 	state string
-	lead  time.Duration // how long before the fault it enters its state
+	lead  time.Duration // the time before the fault at which the session enters its state
 	setup string        // the name under which its setup script is counted
 	found string        // its status when the fault began
 	took  time.Duration // from the end of the fault until its last prompt had ended
@@ -315,7 +315,7 @@ type matrixState struct {
 	sessions    int
 }
 
-// stateLarge is hibernating with a workspace that takes long to save.
+// stateLarge is the state of a session that hibernates with a workspace that takes long to save.
 const stateLarge = "hibernating with files"
 
 // matrixStates are the states of sessions. For short-lived states, they have the range of moments

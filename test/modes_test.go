@@ -24,7 +24,7 @@ func TestModesSurviveLostParts(t *testing.T) { //nolint:tparallel // one part af
 		{"steer into the turn, worker", "worker", steerReachesTheTurn(false)},
 		{"steer that the turn has, worker", "worker", steerReachesTheTurn(true)},
 		{"steer, api", "api", steerComesFirst("cancelled")},
-		{"steer, worker", "worker", steerComesFirst("cancelled", "completed")}, // it may end while there is no worker
+		{"steer, worker", "worker", steerComesFirst("cancelled", "completed")}, // the turn may end while no worker runs
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.test(t, s, func() { require.NoError(t, syscall.Kill(s.child(t, "overwinter "+c.part), syscall.SIGKILL)) })

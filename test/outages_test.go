@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// outage is longer than any timeout after which a part considers another lost.
+// outage is longer than any timeout after which one part considers another part lost.
 const outage = 22 * time.Second
 
 // TestOutages makes each part unavailable for longer than any timeout of its users, while sessions
@@ -91,7 +91,7 @@ func (r *rig) postgresRefused(t *testing.T) {
 	waking.reaches(t, "restoring", after)
 	var fault sync.WaitGroup
 	fault.Go(func() { r.database.refuse(t, outage) })
-	for i, s := range subjects { // each sent again until it is accepted
+	for i, s := range subjects { // each prompt is sent again until it is accepted
 		s.send(t.Context(), fmt.Sprintf("during%d", i), "")
 	}
 	fault.Wait()
@@ -107,7 +107,7 @@ func (r *rig) postgresRefused(t *testing.T) {
 }
 
 // temporalAway closes Temporal's port. Prompts and commands are accepted in the meantime and
-// carried out afterwards.
+// executed afterwards.
 func (r *rig) temporalAway(t *testing.T) {
 	t.Helper()
 	var subjects []*subject

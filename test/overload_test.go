@@ -37,9 +37,9 @@ const (
 )
 
 // TestOverloadHeals makes agents print as fast as they can, which is many times the machine's
-// capacity, alongside one that prints ten words a second. No turn is retried because of it, no
+// capacity, alongside one that prints ten words a second. The load causes no retry of a turn, no
 // session waits for much longer than the others, and soon after the load has ended the words of the
-// slow one arrive as quickly as before.
+// slow agent arrive as quickly as before.
 func TestOverloadHeals(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)

@@ -67,7 +67,7 @@ func (p *proxy) accept(t *testing.T) {
 	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed { // the test is over
+	if p.closed { // the test has ended
 		l.Close()
 		return
 	}
@@ -161,7 +161,7 @@ func (p *proxy) resetLocked() int {
 	return len(p.pairs)
 }
 
-// stall delivers nothing for d, in neither direction, and breaks no connection.
+// stall delivers nothing for d in either direction, and breaks no connection.
 func (p *proxy) stall(d time.Duration) {
 	p.broken.Lock()
 	defer p.broken.Unlock()

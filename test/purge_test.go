@@ -57,7 +57,7 @@ func TestPurgeErasesSessionEverywhere(t *testing.T) {
 		"attachments": []object{{"name": planted + "-attached.txt", "data": []byte("attached " + planted)}}, // base64, as JSON has bytes
 	})
 	require.Equal(t, "completed", s.waitPrompt(t, id, "second", 2*time.Minute)["status"])
-	s.prompt(t, id, "third", "sleep 10m") // it is erased in the middle of a turn
+	s.prompt(t, id, "third", "sleep 10m") // the session is erased in the middle of a turn
 	s.waitStatus(t, id, "running", 2*time.Minute)
 	require.NotEmpty(t, s.filesWith(t, planted), "the words are in the files of the local Modal")
 	readers := s.follow(t, id)

@@ -21,7 +21,7 @@ import (
 // reachingOut is a real agent in a system that it shares with others.
 type reachingOut struct {
 	agentUnderTest
-	session object // how one of its sessions is created
+	session object // the request that creates one of its sessions
 	tools   string // precedes the names of overwinter's tools
 }
 
@@ -58,7 +58,7 @@ func TestEveryAgentReachesPeople(t *testing.T) { //nolint:tparallel // one agent
 // reachingOut lists the agents with the profiles that they need.
 func (s *stack) reachingOut(t *testing.T, models *modelserver.Server) (agents []reachingOut) {
 	t.Helper()
-	// Codex's own choice of a model calls them from JavaScript.
+	// The model that Codex chooses by default calls the tools from JavaScript.
 	prefixes := map[string]string{"claude-sdk": "mcp__overwinter__", "codex": "mcp__overwinter__", "opencode": "overwinter_", "gemini-cli": "mcp_overwinter_"}
 	var opencode agentUnderTest
 	for _, a := range agentsUnderTest {

@@ -86,7 +86,7 @@ func TestSessionIsRevertedToBundle(t *testing.T) {
 
 	s.must(t, http.StatusBadRequest, "POST", "/api/sessions/"+id+"/revert", object{"promptId": "p3", "bundleId": first})
 	got := s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/revert", object{"promptId": "p3", "files": true})
-	pending := got["pendingCommands"].([]any) // the checkpoint of the turn may be another one
+	pending := got["pendingCommands"].([]any) // the checkpoint of the turn may be pending too
 	require.True(t, slices.ContainsFunc(pending, func(c any) bool {
 		return c.(object)["kind"] == "revert" && c.(object)["files"] == true
 	}), "%v", pending)

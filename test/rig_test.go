@@ -35,7 +35,7 @@ import (
 //	api, worker ──▶ database ──▶ Postgres
 //	           └──▶ engine ────▶ Temporal
 //
-// More workers may have a proxy to Postgres each.
+// Each additional worker may have its own proxy to Postgres.
 type rig struct {
 	*stack
 	postgres postgresServer

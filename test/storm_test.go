@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The short form of the storm is part of every run of the tests: one round. CONTRIBUTING.md says how to
-// run a longer one, and how to repeat a round that failed.
+// The short form of the storm, one round, is part of every run of the tests. CONTRIBUTING.md
+// explains how to run a longer storm, and how to repeat a failed round.
 var (
 	stormSeed    = flag.Uint64("seed", 0, "seed of the storm's first round; 0 for any")
 	stormMinutes = flag.Float64("minutes", 0, "minutes after which the storm begins no other round; 0 for a single short one")
@@ -344,8 +344,8 @@ func (s *storm) answerAll(a *actor) {
 	}
 }
 
-// calm waits until every prompt has ended by itself. It only does what needs a person: it answers
-// questions, and recovers the session whose setup script failed.
+// calm waits until every prompt has ended by itself. It intervenes only where a person must: it
+// answers questions, and recovers the session whose setup script failed.
 func (s *storm) calm(t *testing.T) {
 	t.Helper()
 	for _, a := range s.pool {

@@ -158,7 +158,7 @@ func (v *travel) check(t *testing.T) {
 }
 
 // has checks that a session has the files, the memory and the conversation of its first prompts,
-// followed by others.
+// followed by the prompts in others.
 func (v *travel) has(t *testing.T, name, id string, prompts int, others ...string) {
 	look := "look"
 	if len(others) > 0 {

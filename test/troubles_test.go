@@ -63,9 +63,10 @@ func troubledAgents() []troubled {
 		{
 			agentUnderTest: agentsUnderTest[3], process: "node /overwinter/agents/gemini/", mark: "86403",
 			models: [2]string{"gemini-2.5-flash", "gemini-2.5-pro"}, served: [2]string{"gemini-2.5-flash", "gemini-2.5-pro"},
-			arguments: "{{args}}", denied: "write_file", // requireEnded ACP it asks only for permission
+			arguments: "{{args}}", denied: "write_file", // over ACP the agent asks only for permission
 			write: modelserver.Call{Tool: "write_file", Input: object{"file_path": "denied.txt", "content": "x"}},
-			// It does not report failures, so that its bridge cannot distinguish them from a slow answer.
+			// The agent does not report failures, so its bridge cannot distinguish them from a slow
+			// answer.
 			hurry: map[string]string{"OVERWINTER_MODEL_TIMEOUT": "20s"},
 		},
 	}
@@ -142,10 +143,10 @@ type trouble struct {
 }
 
 // TestEveryAgentInTrouble gives each agent a profile, whose marks must reach its model, another
-// model, a thought and a question; aborts it in a tool and in a subagent; kills it in a tool and
-// during its output; makes its model server fail permanently; reverts it; deletes its snapshot
-// twice, and its home; and stops it in the middle. The agent always reports the outcome, leaves
-// nothing open or running, and continues with its memory.
+// model, a thought and a question. It aborts the agent in a tool and in a subagent, kills it in a
+// tool and during its output, makes its model server fail permanently, reverts it, deletes its
+// snapshot twice, and its home, and stops it in the middle of a turn. The agent always reports the
+// outcome, leaves nothing open or running, and continues with its memory.
 func TestEveryAgentInTrouble(t *testing.T) {
 	t.Parallel()
 	agents := troubledAgents()
@@ -385,7 +386,7 @@ func (b *trouble) requireEnded(t *testing.T, prompt, status, reason string) {
 	})
 }
 
-// works waits until a tool has created a file, so that it is running.
+// works waits until a tool has created a file, which shows that the tool is running.
 func (b *trouble) works(t *testing.T, file string) {
 	t.Helper()
 	b.stream.wait(t, within, "the tool is running", func(e event) bool {

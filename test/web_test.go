@@ -38,8 +38,8 @@ func TestWebClient(t *testing.T) {
 // transports are the transports with which the client follows sessions.
 var transports = []string{"sse", "websocket"}
 
-// over returns the environment of a script that uses a transport. Node before 22 provides WebSocket
-// only with an option.
+// transportEnv returns the environment of a script that uses a transport. Node before 22 provides
+// WebSocket only with an option.
 func transportEnv(transport string) []string {
 	return []string{"TRANSPORT=" + transport, "NODE_OPTIONS=--experimental-websocket"}
 }

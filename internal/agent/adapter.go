@@ -94,13 +94,13 @@ func (in LaunchInput) ChosenModel() string {
 // runner starts it again with the next prompt.
 type Launch struct {
 	Argv []string
-	Env  map[string]string // never secrets, which are passed on stdin
+	Env  map[string]string // without secrets, which are passed on stdin
 	Dir  string
 	// Transcripts are glob patterns of the agent's own transcript files. The runner follows the
 	// matching files and reports every byte.
 	Transcripts []string
-	// Key names what must be unchanged for a running process to take the next prompt; see
-	// runner.Launch. Empty means that everything must be unchanged.
+	// Key identifies the properties of the launch that must be unchanged for a running process to
+	// take the next prompt; see runner.Launch. Empty means that everything must be unchanged.
 	Key string
 	// Secrets are the installation's secrets that the process gets as environment variables of the
 	// same name, if they are stored.
@@ -117,9 +117,9 @@ type PromptInput struct {
 	// Images are the attached images of types that models accept. They are in the sandbox, and
 	// Content names them too.
 	Images []Image
-	// Note is information for the agent that no person wrote, such as what a restore lacked; empty
-	// for none. The model receives it with the prompt, separate from its content, and the
-	// conversation does not show it.
+	// Note is information for the agent that no person wrote, such as the files that a restore
+	// lacked; empty for none. The model receives it with the prompt, separate from its content, and
+	// the conversation does not show it.
 	Note string
 }
 
@@ -127,7 +127,7 @@ type PromptInput struct {
 type Image struct {
 	Path      string // absolute
 	MediaType string // image/png, image/jpeg, image/gif or image/webp
-	Data      []byte // only if the adapter is an ImageCarrier, and if there was room
+	Data      []byte // set only if the adapter is an ImageCarrier and the prompt has room
 }
 
 // ImageCarrier is an adapter whose prompts contain the bytes of images, since no bridge reads them

@@ -18,7 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/test/recorded"
 )
 
-// bundle is a database with a follower of its logs.
+// bundle has a database and a follower of its logs.
 type bundle struct {
 	*postgres.DB
 	url      string
@@ -223,7 +223,7 @@ func TestReadersFollowWhileTheirLogIsCompacted(t *testing.T) {
 	go func() {
 		var dropped int64
 		defer func() { done <- dropped }()
-		for limit := 5 * time.Millisecond; dropped < 2700; limit = min(2*limit, time.Minute) { // a busy machine makes progress too
+		for limit := 5 * time.Millisecond; dropped < 2700; limit = min(2*limit, time.Minute) { // longer each time, so that a busy machine makes progress too
 			// A call that ends in the middle is equivalent to a killed worker, because each piece
 			// is one transaction.
 			ctx, cancel := context.WithTimeout(t.Context(), limit)

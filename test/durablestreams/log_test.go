@@ -28,7 +28,7 @@ func (st *stream) Follow(_ context.Context, after int64, beat time.Duration) (du
 type reader struct {
 	stream   *stream
 	after    int64
-	informed bool // that it is caught up
+	informed bool // the reader has been informed that it is caught up
 	beat     <-chan time.Time
 }
 

@@ -37,7 +37,7 @@ type importRule struct {
 	pkg string
 	// libraries are the only ones allowed; nil allows all.
 	libraries []string
-	// why is the reason for libraries.
+	// why is the reason for the restriction in libraries.
 	why string
 	// never are packages that are refused, including those below them, each with the reason.
 	never map[string]string
@@ -521,7 +521,7 @@ func (r importRule) violations(files imports) []string {
 				found = append(found, fmt.Sprintf("%s imports %s: %s", file, imported, r.why))
 			}
 			for _, banned := range slices.Sorted(maps.Keys(r.never)) {
-				// A program may be made of several packages.
+				// A program may consist of several packages.
 				if under(imported, banned) && !under(ours(file), banned) {
 					found = append(found, fmt.Sprintf("%s imports %s: %s", file, imported, r.never[banned]))
 				}

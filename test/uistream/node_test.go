@@ -64,7 +64,7 @@ func node(t *testing.T, dir, script string, args ...string) string {
 	return run(t, dir, "node", append([]string{script}, args...)...)
 }
 
-// run requires a program to succeed, and returns what it printed.
+// run requires a program to succeed, and returns its output.
 func run(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

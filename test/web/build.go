@@ -116,7 +116,7 @@ func (tree Tree) Run(t *testing.T, env []string, name string, args ...string) st
 	return npmtest.Run(t, tree.Dir, env, filepath.Join("node_modules", ".bin", name), args...)
 }
 
-// Node requires a program of the tests to succeed, and returns what it printed.
+// Node requires a program of the tests to succeed, and returns its output.
 func (tree Tree) Node(t *testing.T, env []string, args ...string) string {
 	t.Helper()
 	return npmtest.Run(t, tree.Dir, env, "node", args...)

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// scripted is a small agent that speaks the protocol. The last text block of a prompt says what to
-// do.
+// scripted is a small agent that speaks the protocol. The last text block of a prompt contains its
+// instructions.
 type scripted struct {
 	out     sync.Mutex
 	w       io.Writer
@@ -186,7 +186,7 @@ func (a *scripted) ask(ctx context.Context, call object) bool {
 	}
 }
 
-// prompt does what the first word of a prompt names.
+// prompt executes the action that the first word of a prompt names.
 func (a *scripted) prompt(ctx context.Context, id json.RawMessage, text string) {
 	word, rest, _ := strings.Cut(text, " ")
 	call := fmt.Sprintf("call-%d", time.Now().UnixNano())

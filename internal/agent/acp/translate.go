@@ -77,8 +77,8 @@ func (t *translator) line(f agent.Frame) {
 	case m.Method == acpformat.MethodPermission:
 		understood = t.asked(m)
 	case m.Method != "", m.isResponse():
-		// The bridge responds to the requests that it supports and rejects the others. It writes
-		// notes for what responses mean.
+		// The bridge responds to the requests that it supports and rejects the others. It reports
+		// the meaning of responses in notes.
 	default:
 		understood = false
 	}

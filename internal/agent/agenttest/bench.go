@@ -63,7 +63,7 @@ type run struct {
 	questions []agent.Question
 	resolved  []string
 	// expected are the prompts passed to the running turn, by the number of the frame before which
-	// the translator is notified of them. steered is what the agent has done with them.
+	// the translator is notified of them. steered has the agent's verdicts on them.
 	expected map[int][]agent.Steered
 	steered  []agent.SteerVerdict
 }
@@ -195,7 +195,7 @@ func (b *bench) reply(t *testing.T, r *run, q agent.Question) {
 	data, err := answerer.Answer(q, b.answer(q))
 	require.NoError(t, err)
 	b.process.write(t, data)
-	b.process.write(t, data) // as two workers would that answer the same question: the agent acts on it once
+	b.process.write(t, data) // as if two workers answered the same question: the agent acts on the answer once
 }
 
 // interrupt aborts a run as the adapter specifies.
@@ -213,8 +213,8 @@ func (b *bench) interrupt(t *testing.T, r *run) {
 	require.NoError(t, b.process.cmd.Process.Signal(sig))
 }
 
-// kill kills the process as kill -9 does, once its transcript has everything that it has printed in
-// this turn: an agent may write its transcript a little later.
+// kill kills the process as kill -9 does. It first waits until the transcript has everything that
+// the process has printed in this turn, because an agent may write its transcript a little later.
 func (b *bench) kill(t *testing.T) {
 	t.Helper()
 	b.killed = true

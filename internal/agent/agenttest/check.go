@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	maxState = 64 << 10 // of a translator's state, which is written with every commit
+	maxState = 64 << 10 // bounds a translator's state, which is written with every commit
 	allCuts  = 8 << 10  // a file up to this size is truncated at every byte, a longer one at this many places
 	cutBytes = 24 << 20 // but at most this many bytes are parsed, for all files together
 )
@@ -291,7 +291,7 @@ func (b *bench) translate(t *testing.T, r *run, restart func(frame int) bool) tr
 			require.Less(t, len(state), maxState, "the translator's state is too large")
 			tr, err = b.Adapter.NewTranslator(r.context, state)
 			require.NoError(t, err)
-			for n, given := range r.expected { // a worker that takes over passes them again
+			for n, given := range r.expected { // a worker that takes over the run passes them again
 				for _, s := range given {
 					if n < i {
 						tr.(agent.Expecter).Expect(s)

@@ -4,8 +4,8 @@
 // state after any frame, nothing that an agent prints is an error, and the transcript alone is
 // enough to resume.
 //
-// An adapter is finished when Run passes. Its Harness lists what the agent cannot do, with reasons,
-// and the suite prints them.
+// An adapter is finished when Run passes. Its Harness lists the scenarios that the agent does not
+// support, with reasons, and the suite prints them.
 package agenttest
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 )
 
-// What prompts of a Harness must contain or cause.
+// Values that the prompts of a Harness must contain or produce.
 const (
 	// Word is in Prompts.Hello and must be in the answer to Prompts.Recall.
 	Word = "zebra"
@@ -37,7 +37,7 @@ type Harness struct {
 	// Command returns the process that launch describes. Argv[0] is the program's path in a
 	// sandbox, so it must be replaced here. The suite sets environment and directory.
 	Command func(t *testing.T, launch agent.Launch) *exec.Cmd
-	// Prompts make the agent do what each scenario needs.
+	// Prompts make the agent perform the actions of the scenarios.
 	Prompts Prompts
 	// Cannot gives the reason for every scenario that the agent does not support.
 	Cannot map[string]string
@@ -50,7 +50,7 @@ type Harness struct {
 	// frame's time.
 	Untimed []string
 	// GoesOnWithKnownPrompts is set if a prompt that was delivered before is not run again.
-	// Instead, the agent is asked to continue it, and a block reports that.
+	// Instead, the agent is asked to continue the prompt, and a block reports the request.
 	GoesOnWithKnownPrompts bool
 	// Unknown are lines of stdout that the adapter does not know, in addition to the suite's own.
 	Unknown []string
@@ -66,11 +66,11 @@ type Prompts struct {
 	LongText    string // streams text for at least a minute
 	LongTool    string // runs a tool for at least a minute
 	Recall      string // answers with the first prompt of the session
-	// Parallel makes the model call two tools at once, then ends the turn as completed. Both calls
-	// succeed.
+	// Parallel makes the model call two tools in parallel, then ends the turn as completed. Both
+	// calls succeed.
 	Parallel string
-	// Guarded writes FileText to FileName with a tool that needs permission if the agent is to ask
-	// for it, then ends the turn as completed, whether the call was allowed or not.
+	// Guarded writes FileText to FileName with a tool that needs permission if the agent is
+	// configured to ask, then ends the turn as completed, whether the call was allowed or not.
 	Guarded string
 	// Question asks the user one question, with Choice among the answers, then ends the turn as
 	// completed.

@@ -291,7 +291,7 @@ func deliveredTwice(t *testing.T, b *bench) {
 	b.check(t)
 }
 
-// cuts interrupts a run after each of its frames, as when its journal is lost.
+// cuts ends a run after each of its frames, as if its journal were lost.
 func cuts(t *testing.T, b *bench) {
 	r := b.begin(t, b.Prompts.LongTool)
 	b.until(t, r, "a tool", isRunningTool)
@@ -421,7 +421,7 @@ func failsAfterModelTimeout(t *testing.T, b *bench) {
 	b.fails(t, b.Prompts.Endless)
 }
 
-// fails runs a prompt that fails with a reported reason, and another that succeeds.
+// fails runs a prompt that fails with a reported reason, and then a prompt that succeeds.
 func (b *bench) fails(t *testing.T, content string) *run {
 	t.Helper()
 	r := b.turn(t, content)
@@ -436,7 +436,7 @@ func (b *bench) fails(t *testing.T, content string) *run {
 	return r
 }
 
-// recalls asks a new process what the first one was sent.
+// recalls asks a new process for the prompts that the first one received.
 func (b *bench) recalls(t *testing.T) {
 	t.Helper()
 	require.Nil(t, b.process, "the process that received it still lives")

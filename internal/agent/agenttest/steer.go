@@ -102,8 +102,8 @@ func keepsLatePrompt(t *testing.T, b *bench) {
 	b.check(t)
 }
 
-// diesWithAPrompt kills the agent while it has a prompt for its turn and is busy with something
-// else, so it has not accepted the prompt.
+// diesWithAPrompt kills the agent while it has a prompt for its turn that it has not accepted,
+// because it is busy.
 func diesWithAPrompt(t *testing.T, b *bench) {
 	b.steerer(t)
 	b.turn(t, b.Prompts.Hello)

@@ -1,5 +1,5 @@
-// Package bridged contains what the adapters of agents with a bridge share: validation of a launch,
-// and the commands written to the bridge's stdin.
+// Package bridged contains the code shared by adapters of agents with a bridge: validation of a
+// launch, and the commands written to the bridge's stdin.
 package bridged
 
 import (

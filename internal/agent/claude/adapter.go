@@ -124,7 +124,7 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 }
 
 // permissionFlags returns the flags that either skip all permission checks or make the agent ask.
-// The same permissions answer what it asks. Tools that they deny by name are disabled.
+// The same permissions answer its requests. Tools that they deny by name are disabled.
 func permissionFlags(in agent.LaunchInput) []string {
 	p := in.Permissions
 	if p.Free() {
@@ -153,8 +153,8 @@ func permissionFlags(in agent.LaunchInput) []string {
 	return append(flags, "--allowedTools", strings.Join(own, ","))
 }
 
-// resume resumes a session, or starts it if there is nothing to resume: its first process may have
-// died before it wrote anything, or its transcript may be lost. The program itself refuses to
+// resume resumes a session, or starts it if its transcript does not exist: the first process may
+// have died before it wrote anything, or the transcript may be lost. The program itself refuses to
 // resume a session that it does not find, and to start one that has a file.
 const resume = `id=$1; shift
 if cat "$HOME"/.claude/projects/*/"$id".jsonl 2>/dev/null | grep -q '"type":"user"'; then exec "$@" --resume "$id"; fi

@@ -20,8 +20,8 @@ type blocks struct {
 	compactions int
 }
 
-// maxWriting bounds how many parts the model writes at once. There is only one, unless the stream
-// is invalid.
+// maxWriting bounds the parts that the model writes concurrently. In a valid stream there is only
+// one.
 const maxWriting = 256
 
 type openBlock struct {
@@ -93,7 +93,7 @@ func (l *blocks) written(message string, index int) *openBlock {
 	return nil
 }
 
-// passed records that the agent has reported the complete part of the block.
+// passed records that the agent has reported the block's complete part.
 func (l *blocks) passed(o *openBlock) {
 	l.prepare()
 	o.Message, o.Index = "", 0

@@ -80,7 +80,7 @@ func except(e exception, parsed, streamed conversation.Conversation) (p, s conve
 	panic("unknown exception " + string(e))
 }
 
-// forgetTimes removes the times of blocks whose line in the stream has none.
+// forgetTimes removes the times of blocks whose line in the stream has no time.
 func forgetTimes(cs ...conversation.Conversation) {
 	for _, c := range cs {
 		for _, t := range c.Threads {

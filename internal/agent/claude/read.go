@@ -119,7 +119,7 @@ func (r *reader) system(where, id, subtype, words string, l record, at time.Time
 	}, at)
 }
 
-// commandOutput shows the output of a command such as /cost, if there is any.
+// commandOutput shows the output of a command such as /cost, if it has any.
 func (r *reader) commandOutput(where, id, words string, l record, at time.Time) []conversation.Event {
 	words = strings.TrimSpace(words)
 	if words == "" {
@@ -167,7 +167,7 @@ func (r *reader) assistant(l record, at time.Time) []conversation.Event {
 	return events
 }
 
-// part reads the n-th part of an assistant line.
+// part reads part n of an assistant line.
 func (r *reader) part(where string, l record, m message, p part, n int, at time.Time) []conversation.Event {
 	if p.isTool() {
 		r.place(where, l, m, n)
@@ -479,11 +479,11 @@ func (r *reader) summarized(where string, at time.Time) []conversation.Event {
 	return nil
 }
 
-// retried shows that a request to the model failed and is sent again.
+// retried shows that a request to the model failed and is being retried.
 func (r *reader) retried(l record, attempt, limit, status string, at time.Time) []conversation.Event {
 	where := r.conversationOf(l)
 	if where != conversation.Main {
-		return nil // a subagent's; the stream does not say which one's
+		return nil // a subagent's; the stream does not identify the subagent
 	}
 	words := "A request to the model failed"
 	if status != "" && status != "null" {

@@ -292,7 +292,7 @@ func (t *translator) shown(id string) {
 	t.state.Shown = append(t.state.Shown, id)
 }
 
-// owed reserves a position for every message that the agent works on and has not yet repeated.
+// owed reserves a position for each message that the agent is working on and has not repeated yet.
 func (t *translator) owed(at time.Time) {
 	for _, id := range t.state.Owed {
 		t.state.kept(conversation.Main, id)
@@ -436,8 +436,8 @@ func (t *translator) delta(e event, at time.Time) {
 	t.Emit(o.Delta(delta, at))
 }
 
-// mirror reads lines of the transcript, which arrive a little later. Only messages of people that
-// were not repeated, and titles, are used.
+// mirror reads lines of the transcript, which arrive a little later than the stream. It uses only
+// titles, and messages of people that the agent has not repeated.
 func (t *translator) mirror(l record, at time.Time) {
 	jsonscan.Elements(l.body, func(raw []byte) {
 		e, ok := decode(raw)

@@ -21,7 +21,7 @@ const (
 	reasonNoResult  = "the agent stopped without a result"
 )
 
-// maxContinues is how often a run asks the agent to continue a prompt that it knows.
+// maxContinues bounds the requests of a run to continue a prompt that the agent knows.
 const maxContinues = 8
 
 // turn is the progress of a run.
@@ -100,8 +100,8 @@ func (t *translator) lifecycle(l record, at time.Time) {
 	}
 }
 
-// steered records what the agent does with a prompt that was added to the running turn. A prompt
-// that it begins after the turn was interrupted is interrupted too.
+// steered records whether the agent takes a prompt that was added to the running turn. A prompt
+// that the agent begins after an interrupt of the turn is interrupted too.
 func (t *translator) steered(id string, taken bool) {
 	if p := t.state.Expected.Find(id); p == nil || p.Settled {
 		return
@@ -112,8 +112,8 @@ func (t *translator) steered(id string, taken bool) {
 	}
 }
 
-// known asks the agent to continue if it has only acknowledged the message: an earlier process
-// started it and died. It reports whether that was the case.
+// known asks the agent to continue if it has only acknowledged the message, because an earlier
+// process started on the message and died. It reports whether that was the case.
 func (t *translator) known(at time.Time) bool {
 	if !t.state.Replayed || t.state.Taken || t.state.Worked || t.state.Result != nil {
 		return false
@@ -186,8 +186,8 @@ func (t *translator) result(l record, at time.Time) {
 	}
 }
 
-// refused aborts the turn if the model API does not accept the key. Otherwise the agent would
-// resend the request for minutes.
+// refused aborts the turn if the model API does not accept the key. Otherwise the agent would retry
+// the request for minutes.
 func (t *translator) refused(status int) {
 	if t.Run.RunID == "" || t.state.Refused != 0 || !stdio.RefusesKey(status, "") {
 		return

@@ -13,8 +13,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// kindAsk is the kind of the item that we add for a question to the user, which has none in the
-// stream.
+// kindAsk is the kind of the item that we add for a question to the user. The stream has no item
+// for such a question.
 const kindAsk = "requestUserInput"
 
 // waiting is an open question.
@@ -54,7 +54,7 @@ func (t *translator) asked(l codexformat.Frame, at time.Time) {
 	t.Out.Questions = append(t.Out.Questions, q)
 }
 
-// resolved reads that a request no longer waits.
+// resolved reads the report that a request no longer waits.
 func (t *translator) resolved(request []byte, at time.Time) {
 	kept := t.state.Waiting[:0]
 	for _, w := range t.state.Waiting {
@@ -70,7 +70,7 @@ func (t *translator) resolved(request []byte, at time.Time) {
 	t.state.Waiting = kept
 }
 
-// askItem returns the item for a call of askTool. The agent has no item for it.
+// askItem returns the item for a call of askTool. The agent reports no item for such a call.
 func askItem(id string, input json.RawMessage, ms int64) codexformat.Item {
 	return codexformat.Item{Kind: kindAsk, ID: id, Name: codexformat.AskTool, Input: input, Started: ms}
 }
@@ -93,7 +93,7 @@ func (r *reader) question(n stdio.Note, at time.Time) []conversation.Event {
 	return r.finish(p, it)
 }
 
-// deadline shows why the bridge has aborted a turn.
+// deadline shows the reason why the bridge has aborted a turn.
 func (r *reader) deadline(n stdio.Note, at time.Time) []conversation.Event {
 	var d codexformat.AskData
 	if !codexformat.Lenient(n.Data, &d) || d.Turn == "" {

@@ -93,7 +93,7 @@ func TestConformsToAdapterSuite(t *testing.T) {
 			case "CallsSubagent":
 				model = newest
 			case "CallsOverwinterTool", "OverwinterToolsNeedNoPermission":
-				model = old // other models must first search for the tools of servers
+				model = old // models that the program knows must first search for the tools of servers
 			}
 			return command(t, models, launch, "--model", model, "--model-timeout", "2s")
 		},

@@ -18,8 +18,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// Parse reads the rollouts of a session, one per thread, and the notebook, which contains what they
-// lack. Without a notebook, as with files of another client, it derives the order from times.
+// Parse reads the rollouts of a session, one per thread, and the notebook, which contains the
+// information that they lack. Without a notebook, as with files of another client, it derives the
+// order from times.
 func (Adapter) Parse(files []transcript.File) (conversation.Conversation, error) {
 	p := parser{threads: map[string]*thread{}, reviews: map[string]bool{}, ended: map[string]bool{}}
 	files = slices.Clone(files)
@@ -215,8 +216,8 @@ type call struct {
 	place  int // index in found
 }
 
-// response reads the messages between model and agent, of which only calls that never became an
-// item are used.
+// response reads the messages between model and agent. It uses only calls that never became an
+// item.
 func (t *thread) response(r codexformat.Payload, turn string, ms int64) {
 	if r.Call == "" {
 		return
@@ -236,7 +237,7 @@ func (t *thread) response(r codexformat.Payload, turn string, ms int64) {
 	}
 }
 
-// called returns the item that a call would have become.
+// called returns the item for a call that never became one.
 func (t *thread) called(name string, arguments []byte, input string) (codexformat.Item, bool) {
 	var a struct {
 		Cmd       string          `json:"cmd"`

@@ -28,7 +28,7 @@ type thought struct {
 	Created time.Time `json:"created"`
 }
 
-// place identifies the thread, the turn and the time of an event.
+// place has the thread, the turn and the time of an event.
 type place struct {
 	thread, turn string
 	at           time.Time // of the frame or the line
@@ -208,8 +208,8 @@ func (r *reader) called(p place, it codexformat.Item) []conversation.Event {
 	}, p.at)...)
 }
 
-// retry reads that a request to the model has failed and is sent again. The model's partial output
-// is removed.
+// retry reads the report that a request to the model has failed and is being retried. The model's
+// partial output is removed.
 func (r *reader) retry(p place, message string, ms int64) []conversation.Event {
 	events := r.void(p)
 	if r.Retries == nil {

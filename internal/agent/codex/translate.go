@@ -34,7 +34,8 @@ type state struct {
 	Turns []codexformat.Turn `json:"turns,omitempty"`
 	// Begun is set once a turn of the main conversation has begun.
 	Begun bool `json:"begun,omitempty"`
-	// Noted is set if the stream comes from a bridge, which reports what the agent does not.
+	// Noted is set if the stream comes from a bridge, whose notes report information that the agent
+	// does not.
 	Noted bool `json:"noted,omitempty"`
 	// Verdict is how the main turn ended. Subagents may still be running.
 	Verdict *verdictState `json:"verdict,omitempty"`

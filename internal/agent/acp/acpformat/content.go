@@ -8,14 +8,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// Words returns the text of a content block. Content that is not text becomes a label, such as its
+// Words returns the text of a content block. Content other than text becomes a label, such as its
 // URI in brackets.
 func Words(content json.RawMessage) string {
 	words, _ := wordsOf(content)
 	return words
 }
 
-// wordsOf is Words. own reports whether the text is the content's own and not a label.
+// wordsOf implements Words. own reports whether the text is the content's own and not a label.
 func wordsOf(content json.RawMessage) (words string, own bool) {
 	var c struct {
 		Type     string `json:"type"`

@@ -20,7 +20,7 @@ const (
 	NoteEnd stdio.NoteType = "end"
 )
 
-// EndNote is how a turn ended.
+// EndNote describes how a turn ended.
 type EndNote struct {
 	At      time.Time       `json:"at"`
 	Outcome session.Outcome `json:"outcome"`

@@ -14,8 +14,8 @@ import (
 // Recorder turns an agent's updates into blocks. The bridge uses one to write the transcript, the
 // translator one to show streamed text.
 type Recorder struct {
-	// Prefix is the prefix of the ids of text blocks, which have no id of the agent. Texts counts
-	// them.
+	// Prefix is the prefix of the ids of text blocks, to which the agent assigns no ids. Texts
+	// counts them.
 	Prefix string `json:"prefix,omitempty"`
 	Texts  int    `json:"texts,omitempty"`
 	ledger.Ledger[*OpenBlock]
@@ -159,8 +159,7 @@ func (r *Recorder) ended(o *OpenBlock, status conversation.BlockStatus, at time.
 
 var word = lazyregexp.New(`^[A-Za-z0-9_.:-]+$`)
 
-// Name returns the name of the tool, as far as the agent reports one; the protocol does not require
-// it.
+// Name returns the name of the tool if the agent reports one. The protocol does not require it.
 func (c toolCall) Name() string {
 	var meta map[string]struct {
 		ToolName string `json:"toolName"`
@@ -187,7 +186,7 @@ var kinds = map[string]conversation.ToolKind{
 	"search": conversation.ToolSearch, "execute": conversation.ToolExecute, "think": conversation.ToolThink, "fetch": conversation.ToolFetch,
 }
 
-// kind returns the kind of tool that the agent reports, or "" if it reports none that is known.
+// kind returns the kind of tool that the agent reports, or "" if it reports no known kind.
 func (c toolCall) kind() conversation.ToolKind { return kinds[c.ToolKind] }
 
 // CalledWith returns the input of the call, or else its title and locations.

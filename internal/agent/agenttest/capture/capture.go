@@ -1,6 +1,6 @@
-// Package capture contains what the golden tests and the fuzz tests of adapters share. A capture is
-// a directory with the output of a real program: its stream, and the transcript files that it left.
-// Both must give the same blocks.
+// Package capture contains helpers for the golden tests and the fuzz tests of adapters. A capture
+// is a directory with the output of a real program: its stream and its transcript files. Both must
+// give the same blocks.
 package capture
 
 import (

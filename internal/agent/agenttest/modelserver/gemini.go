@@ -66,7 +66,7 @@ type geminiRequest struct {
 	} `json:"generationConfig"`
 }
 
-// turns returns the history for scripts, without what the agent adds at the start.
+// turns returns the history for scripts, without the text that the agent adds at the start.
 func (q geminiRequest) turns() []turn {
 	var out []turn
 	for _, c := range q.Contents {

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Exec calls the shell of Codex. If the model has the shell only in JavaScript, it is called from
-// there.
+// Exec calls the shell of Codex, from JavaScript if the model has the shell only there.
 func Exec(command string) Call {
 	return Call{Tool: "exec_command", Input: map[string]any{"cmd": command}}
 }
@@ -88,7 +87,7 @@ type responsesRequest struct {
 	tools        []responsesTool
 }
 
-// offer returns where each offered tool is, by name.
+// offer returns the location of each offered tool, by name.
 func (q responsesRequest) offer() map[string]offered {
 	out := map[string]offered{}
 	var add func(namespace string, tools []responsesTool)

@@ -34,9 +34,9 @@ type Request struct {
 	System  string   // system prompt; only for some APIs
 	Tools   []string // names of the offered tools
 	Offered string   // descriptions of the offered tools; only for some APIs
-	Prompts []string // what people wrote so far, with the agent's additions
-	Answers int      // of the model so far
-	Results int      // of tools so far
+	Prompts []string // the prompts of people so far, with the agent's additions
+	Answers int      // number of the model's answers so far
+	Results int      // number of tool results so far
 }
 
 // New starts a server with scripts by name.
@@ -63,8 +63,8 @@ func (s *Server) Requests() []Request {
 	return slices.Clone(s.requests)
 }
 
-// Sent returns the unchanged bodies of the newest requests, of every API. Use it to check what an
-// agent sends its model.
+// Sent returns the unchanged bodies of the newest requests, of every API. Use it to check the
+// requests of an agent to its model.
 func (s *Server) Sent() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

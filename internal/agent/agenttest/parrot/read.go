@@ -28,7 +28,7 @@ type prompt struct {
 }
 
 // reader turns records into events, for the translator and the parser. It is also the translator's
-// state, so it keeps no more text than fits into a state.
+// state, so the text that it keeps is limited to the size of a state.
 type reader struct {
 	ledger.Ledger[*ledger.Entry]
 }

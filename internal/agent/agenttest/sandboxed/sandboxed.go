@@ -86,7 +86,7 @@ func ModelsURL(t *testing.T, scripts map[string][]modelserver.Step) string {
 // packaged is an adapter whose agent is installed by npm.
 type packaged interface{ Packages() []npm.Package }
 
-// Options configures what runs in the sandbox.
+// Options configures the tests that run in the sandbox.
 type Options struct {
 	Adapter agent.Adapter
 	// Scripts are the scripts of the conformance suite's model server; nil if it has none.
@@ -277,8 +277,8 @@ func (s sandbox) exec(t *testing.T, env map[string]string, stdin io.Reader, argv
 	return result{code, string(stdout), <-stderr}
 }
 
-// workdir returns the package's directory for commands that run its tests, and "" for the sandbox's
-// default otherwise.
+// workdir returns the package's directory for commands that run its tests. For others it returns
+// "", which selects the sandbox's default.
 func workdir(argv []string) string {
 	if strings.HasPrefix(argv[0], inside) {
 		return inside

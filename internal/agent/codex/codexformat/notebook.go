@@ -7,10 +7,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// The notebook of a session contains what the agent's own files lack, in the format of the stream:
-// the order in which items began and ended, calls that never ended, failed requests, text in
-// progress when a turn was aborted, and the main thread. It is a separate file, so that the agent's
-// files remain as the agent wrote them.
+// The notebook of a session contains the information that the agent's own files lack, in the format
+// of the stream: the order in which items began and ended, calls that never ended, failed requests,
+// text in progress when a turn was aborted, and the main thread. It is a separate file, so that the
+// agent's files remain as the agent wrote them.
 
 // NotebookPath returns the path of a session's notebook.
 func NotebookPath(home, id string) string { return path.Join(home, "overwinter", id+".jsonl") }

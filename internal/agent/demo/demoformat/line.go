@@ -29,7 +29,7 @@ const (
 	LineTitle        LineType = "title"        // a title for the session
 	LineResult       LineType = "result"       // the turn has ended
 	LineAcknowledged LineType = "acknowledged" // the prompt is known and nothing runs; stream only
-	LineDeclined     LineType = "declined"     // the turn that a prompt was sent to has ended; stream only
+	LineDeclined     LineType = "declined"     // the turn for which a prompt was sent has ended; stream only
 )
 
 // The kinds of block in start and assistant lines.
