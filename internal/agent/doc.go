@@ -1,4 +1,4 @@
-// Package agent defines what overwinter needs to know about a coding agent, and the registry of
+// Package agent defines the interface between overwinter and a coding agent, and the registry of
 // agents. Each agent has one package below this one, which defines how the agent is started, how a
 // prompt is delivered, and how its output is translated. Only that package and the registry that
 // cmd builds name the agent.

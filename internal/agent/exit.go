@@ -12,8 +12,8 @@ import (
 const MaxStderr = 4 << 10
 
 // ReadExit returns the end of a turn whose process has exited: aborted if the runner killed it for
-// an abort, otherwise failed with an event that reports what is known, including up to most bytes
-// of the final output.
+// an abort, otherwise failed, with an event that reports the known details, including up to most
+// bytes of the final output.
 func ReadExit(f Frame, most int) (TurnEnd, []conversation.Event) {
 	report, err := ParseExit(f.Data)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // Movable is an adapter whose agent stores sessions on a person's machine that can be moved to a
-// sandbox and back, and be resumed there by the agent itself.
+// sandbox and back. The agent itself can resume them there.
 type Movable interface {
 	// Local returns the sessions on a machine.
 	Local(Machine) Local
@@ -72,7 +72,7 @@ type Moved struct {
 	Note string
 }
 
-// ErrNoMemory means that a session has nothing that the agent's program could resume.
+// ErrNoMemory means that a session contains no conversation that the agent's program could resume.
 var ErrNoMemory = errors.New("the agent remembers nothing")
 
 // ReadLocal reads the files of a session on a person's machine, without an incomplete last line.

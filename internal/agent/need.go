@@ -18,9 +18,9 @@ type Need struct {
 	Purpose string `json:"purpose,omitempty"`
 }
 
-// Missing returns the required needs of the description that are not satisfied by a variable of the
-// profile, which may be nil, or by a secret that has reports as stored. A profile that configures
-// the agent with one of its files satisfies all.
+// Missing returns the required needs of the description that are satisfied neither by a variable of
+// the profile, which may be nil, nor by a secret for which has returns true. A profile that
+// configures the agent with one of its files satisfies all needs.
 func (d Description) Missing(p *profile.Spec, has func(name string) bool) []Need {
 	if p != nil && slices.ContainsFunc(p.Files, profile.File.IsConfiguration) {
 		return nil

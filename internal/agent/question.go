@@ -37,7 +37,7 @@ const (
 // like the rest of an adapter.
 type Answerer interface {
 	// Answer returns the input for the agent's stdin that answers q. It returns an error if the
-	// answer does not fit the question. The input may be written twice, for example by two workers
-	// of which one was lost; the agent acts only on the first.
+	// answer does not fit the question. The input may be written twice, for example if a worker is
+	// lost and the next one writes it again; the agent acts only on the first.
 	Answer(q Question, a Answer) ([]byte, error)
 }

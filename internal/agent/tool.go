@@ -14,7 +14,7 @@ type Viewer interface {
 	Tool(name string, input json.RawMessage) conversation.Tool
 }
 
-// Tools maps the names of an agent's tools to what they do, and to the input fields that are shown
+// Tools maps the names of an agent's tools to their kinds, and to the input fields that are shown
 // to people.
 type Tools map[string]ToolForm
 

@@ -12,7 +12,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// TestToolCallsAreNormalizedForAllAgents has the same calls by each agent, as the agents print them.
+// TestToolCallsAreNormalizedForAllAgents compares the same calls by each agent, as the agents print
+// them.
 func TestToolCallsAreNormalizedForAllAgents(t *testing.T) {
 	t.Parallel()
 	read := conversation.Tool{Kind: conversation.ToolRead, Title: "Read /w/a.go", Locations: []conversation.Location{{Path: "/w/a.go", Line: 7}}}

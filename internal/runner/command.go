@@ -65,8 +65,8 @@ type AbortRequest struct {
 // Abort is the result of an abort.
 type Abort struct {
 	// Reached reports whether the agent received the abort, or will receive it as soon as it has
-	// the prompt of a run that has not started. Otherwise there is nothing to abort: another run
-	// has begun, the sandbox was sealed, or the agent has exited.
+	// the prompt of a run that has not started. If false, no turn of the run can be aborted:
+	// another run has begun, the sandbox was sealed, or the agent has exited.
 	Reached bool `json:"reached"`
 }
 
@@ -95,8 +95,8 @@ type SealRequest struct {
 	// of stored files, it seals nothing, and the request is repeated with Files and KnownFiles.
 	// Runners of earlier releases ignore it: they seal without the workspace.
 	FilesFrom *workspacefile.Position `json:"filesFrom,omitempty"`
-	// Files is FilesFrom when the list of stored files is included. Both are nil if no changes of
-	// the workspace are to be sent.
+	// Files is FilesFrom when the list of stored files is included. Both are nil if the runner must
+	// not send changes of the workspace.
 	Files      *workspacefile.Position `json:"files,omitempty"`
 	KnownFiles []workspacefile.Known   `json:"knownFiles,omitempty"`
 }
@@ -124,9 +124,9 @@ type Sealed struct {
 	Tree *manifest.Tree `json:"tree,omitempty"`
 }
 
-// Seal stops the agent and everything it started, sends what the worker lacks of the transcripts,
-// syncs journal and transcripts to disk, and returns the manifest. Sealing again gives the same
-// answer.
+// Seal stops the agent and everything that it started, sends the parts of the transcripts that the
+// worker lacks, syncs journal and transcripts to disk, and returns the manifest. Sealing again
+// gives the same answer.
 func (p Paths) Seal(r SealRequest) Exec {
 	r.Workspace = p.Workspace
 	return Exec{Argv: []string{p.Binary, "seal", "--dir", p.State}, Stdin: mustJSON(r)}
@@ -180,7 +180,7 @@ func ReadSeal(stdout io.Reader, store func(Message) error) (Seal, error) {
 			return Seal{}, fmt.Errorf("read answer of seal: %w", err)
 		}
 		if buffer = data; cap(buffer) > 4<<20 {
-			buffer = nil // a large line does not mean that the next one is large
+			buffer = nil // release the buffer after a large line, because the next line may be small
 		}
 		if m := line.message(); m != nil {
 			if err := store(m); err != nil {

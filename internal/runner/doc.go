@@ -80,17 +80,16 @@
 //
 // # Windows
 //
-// A hello may have a window: the number of frames that the agent may be ahead of what the worker
-// has handled. At the end of the window the runner stops reading the agent's stdout, so that the
-// agent blocks in a write once its pipe is full. taken moves the window. An agent that prints
-// faster than its worker can store is thereby slowed down to the worker's speed and uses no further
-// resources.
+// A hello may have a window: the number of frames by which the agent may be ahead of the worker. At
+// the end of the window the runner stops reading the agent's stdout, so that the agent blocks in a
+// write once its pipe is full. taken moves the window. An agent that prints faster than its worker
+// can store is thereby slowed down to the worker's speed and uses no further resources.
 //
 // Nothing else is delayed: stderr, calls, exit frames, stdin, interrupts, transcripts and files.
 // The agent does not wait if there is no link, if the worker has taken nothing for 20 s, if its
 // turn has ended or was interrupted, or when it is being stopped. In these cases, and for a worker
-// of an earlier release, which has no window, the journal is written whether it is read or not, and
-// a slow worker slows only its own link.
+// of an earlier release, which has no window, the runner writes the journal independently of its
+// readers, and a slow worker slows only its own link.
 //
 // When the agent's process exits, its exit frame is the last frame of that process; all its
 // descendants are dead by then. A process that cannot be started gives an exit frame with code 127
@@ -123,8 +122,8 @@
 // delivering is in the journal before the first byte is written to the agent, and delivered after
 // the last. A start for a run that has a journal delivers nothing and only reports its state. A run
 // that was open when the runner died is cut: only the frames in the journal show whether the agent
-// had the prompt, and what it did; no more frames follow. So cut without the end of a turn in its
-// frames is an unknown outcome. Only a live runner reports delivering: wait for the delivery
+// had the prompt, and how far it got; no more frames follow. So cut without the end of a turn in
+// its frames is an unknown outcome. Only a live runner reports delivering: wait for the delivery
 // message or the exit frame that follows.
 //
 // The frames of a run are kept until sixteen newer runs have begun. After that, only a record

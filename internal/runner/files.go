@@ -25,8 +25,8 @@ type FilesBegun struct {
 // FileChanged is one change of a file in the workspace.
 type FileChanged struct{ workspacefile.Change }
 
-// FilesBounded reports that there are more files than workspacefile.MaxWatched. It is numbered like
-// a change.
+// FilesBounded reports that the workspace has more files than workspacefile.MaxWatched. It is
+// numbered like a change.
 type FilesBounded struct {
 	Seq int64 `json:"seq"`
 }

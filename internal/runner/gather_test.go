@@ -9,8 +9,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// TestChangesWithoutContentAreGatheredWithinBound covers paths: a seal stores what it has
-// gathered at a bound in bytes, and paths count too.
+// TestChangesWithoutContentAreGatheredWithinBound checks that paths count towards the bound in
+// bytes at which a seal stores the gathered changes.
 func TestChangesWithoutContentAreGatheredWithinBound(t *testing.T) {
 	t.Parallel()
 	var g runner.FileGatherer

@@ -46,8 +46,9 @@ type Link struct {
 // larger: it is read when no other waits, and when its memory is reserved.
 const maxUnread = 1 << 20
 
-// linkBuffer is for the headers and the small messages of a link; large ones are read past it. A worker has a thousand
-// links, and what a read returns is in memory already.
+// linkBuffer is the size of the buffer for the headers and the small messages of a link. Large
+// messages bypass the buffer. It is small because a worker has a thousand links, and the data of a
+// read is already in memory.
 const linkBuffer = 4 << 10
 
 // Memory is the pool from which all links of a worker reserve the memory of large messages before

@@ -53,7 +53,7 @@ type readOnly struct{ h *hostile }
 func (r readOnly) Read(p []byte) (int, error) { return r.h.Read(p) }
 func (r readOnly) Close() error               { return r.h.ReadCloser.Close() }
 
-// TestLargeMessageIsReadWhenItsMemoryIsReserved first has no memory left for it.
+// TestLargeMessageIsReadWhenItsMemoryIsReserved begins without free memory for the message.
 func TestLargeMessageIsReadWhenItsMemoryIsReserved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestEveryReservationIsReleased(t *testing.T) {
 		_, err := h.Next(t.Context())
 		require.NoError(t, err)
 		free()
-		// A link without a turn must not help the sandbox.
+		// A link that serves no run must not reserve memory for the sandbox.
 		go func() {
 			_ = WriteMessage(h.stdout, &Detached{})
 			_ = WriteMessage(h.stdout, large)

@@ -53,18 +53,18 @@ type Launch struct {
 	// Transcripts are absolute glob patterns of the agent's own files, in the syntax of
 	// filepath.Match with ** for any number of directories.
 	Transcripts []string `json:"transcripts,omitempty"`
-	// Key names what must be unchanged for a running process to take the next prompt; if it
-	// differs, the process is restarted. Empty means that argv, env, dir and secrets must be
-	// unchanged. Set a key if argv may change between prompts of the same agent, for example by a
-	// flag to resume.
+	// Key identifies the properties that must be unchanged for a running process to take the next
+	// prompt. If it differs, the process is restarted. Empty means that argv, env, dir and secrets
+	// must be unchanged. Set a key if argv may change between prompts of the same agent, for
+	// example by a flag to resume.
 	Key string `json:"key,omitempty"`
 }
 
 // Input contains more bytes for the agent's stdin.
 type Input struct{ Data []byte }
 
-// Steer is Input that adds a prompt to the running turn. Each id is written once per run, whichever
-// workers send it. It is dropped if the run is not the open one.
+// Steer is Input that adds a prompt to the running turn. Each id is written once per run, even if
+// several workers send it. It is dropped if the run is not the open one.
 type Steer struct {
 	ID   string `json:"id"`
 	Data []byte `json:"data"`
@@ -125,7 +125,7 @@ type Welcome struct {
 	Delivery Delivery `json:"delivery"`
 	// LastFrame is the newest frame of the run; -1 before the first.
 	LastFrame int64 `json:"lastFrame"`
-	// Open is set if the run may get more frames. Otherwise LastFrame is its last one.
+	// Open is set if the run may get more frames. If false, LastFrame is its last frame.
 	Open bool `json:"open"`
 	// Agent is set if the agent's process is running.
 	Agent bool `json:"agent"`
@@ -171,9 +171,11 @@ type ExitReport struct {
 	Code   int    `json:"code"`   // -1 if a signal ended it, 127 if it could not be started
 	Signal string `json:"signal"` // such as "killed"
 	Stderr string `json:"stderr"` // its last 4 KiB
-	// Interrupted is set if the runner killed it because it did not act on an interrupt in time.
+	// Interrupted is set if the runner killed the process because it did not act on an interrupt in
+	// time.
 	Interrupted bool `json:"interrupted"`
-	// Stopped is why the runner stopped it, gracefully or by force; empty if it exited by itself.
+	// Stopped is the reason why the runner stopped the process, gracefully or by force; empty if it
+	// exited by itself.
 	Stopped StopReason `json:"stopped,omitempty"`
 }
 

@@ -42,7 +42,7 @@ func TestLinkReadsOneLargeMessageAhead(t *testing.T) {
 		link, err := runner.Dial(t.Context(), stdin, read, runner.Hello{Run: "run"}, nil)
 		require.NoError(t, err)
 		for i := range many {
-			synctest.Wait() // it reads as much as it may
+			synctest.Wait() // the link reads up to its bound
 			require.Less(t, read.bytes.Load(), int64((i+1)*size+1<<20), "before message %d is taken", i)
 			m, err := link.Next(t.Context())
 			require.NoError(t, err)

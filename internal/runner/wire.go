@@ -15,8 +15,8 @@ import (
 const (
 	headerSize  = 5
 	frameHeader = 18
-	// eager bounds what is allocated before the bytes have arrived, unless the reader has reserved
-	// the memory.
+	// eager bounds the memory that is allocated before the bytes have arrived, unless the reader
+	// has reserved the memory.
 	eager = 1 << 20
 )
 

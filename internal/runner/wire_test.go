@@ -136,7 +136,8 @@ func FuzzReadMessage(f *testing.F) {
 		require.NoError(t, WriteMessage(&b, m))
 		again, err := ReadMessage(&b)
 		require.NoError(t, err)
-		// JSON has several encodings of an empty value; the encoding must be stable from here on.
+		// JSON has several encodings of an empty value. After the first decoding, the encoding must
+		// be stable.
 		var c bytes.Buffer
 		require.NoError(t, WriteMessage(&c, again))
 		third, err := ReadMessage(&c)

@@ -35,7 +35,7 @@ type stage struct {
 	home, workspace string
 	ticks, ids      int
 	permissions     permission.Rules
-	answers         []agent.Answer // answers to the agent's questions, in order; if empty, stdin is just closed
+	answers         []agent.Answer // answers to the agent's questions, in order; if empty, stdin is closed without an answer
 }
 
 func newStage(t *testing.T) *stage {

@@ -24,7 +24,7 @@ import (
 // waitLimit is how long a test waits for the agent.
 const waitLimit = 2 * time.Minute
 
-// desk is a session with whose processes the test communicates as a runner would.
+// desk is a session. The test communicates with its processes as a runner would.
 type desk struct {
 	home, workspace, session string
 
@@ -119,7 +119,7 @@ func (d *desk) answer(t *testing.T, q agent.Question, a agent.Answer) {
 
 // run is a turn with the events that have arrived so far.
 type run struct {
-	agent.Translation // all of it so far
+	agent.Translation // the whole translation so far
 	desk              *desk
 	id                string
 	translator        agent.Translator

@@ -90,8 +90,8 @@ func (t *translator) stdout(f agent.Frame) {
 	}
 }
 
-// read translates one line of the stream or a transcript. Blocks have the agent's time, events that
-// of their frame.
+// read translates one line of the stream or a transcript. Blocks have the agent's time, and events
+// have the time of their frame.
 func (t *translator) read(l demoformat.Line, at time.Time) {
 	if l.At.IsZero() {
 		l.At = at
@@ -156,8 +156,8 @@ func (t *translator) exit(f agent.Frame) {
 	t.Emit(events...)
 }
 
-// settled records what the agent has done with a prompt for the running turn. The end of the turn
-// may have waited for that.
+// settled records whether the agent has taken a prompt for the running turn. The end of the turn
+// may have waited for this.
 func (t *translator) settled(id string, taken bool, at time.Time) {
 	t.Settle(&t.state.Expected, id, taken)
 	if e := t.state.Ending; e != nil {
@@ -165,7 +165,7 @@ func (t *translator) settled(id string, taken bool, at time.Time) {
 	}
 }
 
-// ends ends the turn once no prompt for it is pending.
+// ends ends the turn as soon as no added prompt is pending.
 func (t *translator) ends(outcome session.Outcome, reason string, at time.Time) {
 	if t.state.Expected.Wait() {
 		t.state.Ending = &ending{Outcome: outcome, Reason: reason}

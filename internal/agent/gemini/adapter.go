@@ -34,7 +34,7 @@ const (
 // use.
 const DefaultModel = "gemini-2.5-pro"
 
-// models are those that the program offers, the default first.
+// models are the models that the program offers, the default first.
 var models = []string{
 	DefaultModel, "gemini-3.1-pro-preview", "gemini-3.8-flash", "gemini-3-flash-preview", "gemini-3.5-flash-lite", "auto",
 }

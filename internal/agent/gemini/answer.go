@@ -34,7 +34,7 @@ const (
 	replaceTool = "replace"
 )
 
-// change is what a call does to a file.
+// change is the effect of a call on a file.
 type change struct {
 	Type string `json:"type"`
 	Path string `json:"path"`

@@ -18,8 +18,8 @@ import (
 // TestCaptures reads the output of the real program: with the bridge (bridge-*), over ACP without
 // it (acp-*), and as stream-json (native-*). Each capture has two golden files, blocks for its
 // transcript and streamed for its stream; rewrite them with go test -run Captures -update. The
-// bridge's streams give the blocks of their transcripts. The package documentation lists what the
-// others have in common with theirs.
+// bridge's streams give the blocks of their transcripts. The package documentation lists the
+// content that the other streams have in common with their transcripts.
 func TestCaptures(t *testing.T) {
 	t.Parallel()
 	capture.Each(t, "testdata/captures/*", func(t *testing.T, dir string) {
@@ -54,8 +54,8 @@ func withoutAborted(c conversation.Conversation, name string) conversation.Conve
 	return c
 }
 
-// said returns what a stream without the bridge has in common with its transcript: the answers, and
-// the calls with their results.
+// said returns the content that a stream without the bridge has in common with its transcript: the
+// answers, and the calls with their results.
 func said(c conversation.Conversation) []string {
 	var out []string
 	for _, b := range c.Threads[0].Blocks {

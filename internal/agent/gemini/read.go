@@ -176,7 +176,7 @@ func (r *reader) notice(conv string, rec geminiformat.Record, at time.Time) []co
 }
 
 // user reads a message that the model received from a person, or from tools whose calls the agent
-// has not stored: it omits calls that were rejected and calls of unknown tools.
+// has not stored: the agent omits rejected calls and calls of unknown tools.
 func (r *reader) user(conv string, rec geminiformat.Record, at time.Time) []conversation.Event {
 	if responses := rec.Responses(); len(responses) > 0 {
 		var events, results []conversation.Event
@@ -392,7 +392,7 @@ func (r *reader) ended(conv string, c geminiformat.ToolCall, at time.Time) (use,
 	}, at)
 }
 
-// says shows a piece of the model's answer. White space at both ends is held until more text
+// says shows a piece of the model's answer. It holds white space at both ends until more text
 // follows.
 func (r *reader) says(id, piece string, at time.Time) []conversation.Event {
 	o := r.Find(id)
@@ -433,7 +433,7 @@ func (r *reader) thinks(response, text string, at time.Time) []conversation.Even
 	return append(r.Start(o, at), o.Delta(text, at))
 }
 
-// once reports whether an id is seen for the first time, as far as that is known.
+// once reports whether an id is new. It returns true for every id if earlier ids are not recorded.
 func (r *reader) once(id string) bool {
 	if r.seen == nil {
 		return true

@@ -50,7 +50,7 @@ func saying(u geminiformat.Update) string {
 	return text
 }
 
-// thought returns the text of a thought, without the subject that it lacks.
+// thought returns the text of a thought, without an empty subject.
 func thought(u geminiformat.Update) string {
 	return strings.TrimPrefix(geminiformat.Words(u.Content), "****\n")
 }

@@ -24,7 +24,7 @@ type recording struct {
 	streamed streamed
 }
 
-// streamed keeps what a stream without a bridge reports only once.
+// streamed keeps the details that a stream without a bridge reports only once.
 type streamed struct {
 	// Bridged is set once the stream contains a note of a bridge.
 	Bridged bool   `json:"bridged,omitempty"`

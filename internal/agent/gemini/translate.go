@@ -79,7 +79,7 @@ func (t *translator) line(f agent.Frame) {
 		understood = t.update(m.Params.Update, f.At)
 	case m.Method == acpformat.MethodPermission:
 		understood = t.asked(m)
-	case m.isResponse(): // the bridge writes notes for it
+	case m.isResponse(): // the bridge writes notes for a response
 	default:
 		understood = acp.OfClient(m.Method)
 	}

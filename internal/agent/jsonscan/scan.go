@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth is how deep values may be nested. A deeper line is invalid.
+// maxDepth bounds the nesting of values. A line with deeper nesting is invalid.
 const maxDepth = 512
 
 // Fields calls f with the key and the raw value of each member of a JSON object, in order. It

@@ -22,7 +22,8 @@ var texts = []string{
 	`1`, `"a"`, ``, ` `, "\ufeff{}", "{\"a\":\"\xff\"}",
 }
 
-// valid returns what Fields or Elements, depending on the first byte, must report for raw.
+// valid returns the result that Fields or Elements, depending on the first byte, must return for
+// raw.
 func valid(raw []byte, first byte) bool {
 	raw = bytes.TrimLeft(raw, " \t\r\n")
 	return len(raw) > 0 && raw[0] == first && json.Valid(raw)
@@ -97,7 +98,7 @@ func TestStringsEndAtEveryOffset(t *testing.T) {
 				if json.Valid([]byte(text)) {
 					want = len(text)
 				}
-				// A later quote must not be taken for the end, nor an earlier byte for the start.
+				// A later quote must not count as the end, nor an earlier byte as the start.
 				require.Equal(t, want, skipString([]byte(text), 0), "%q", text)
 				if want >= 0 {
 					require.Equal(t, want+1, skipString([]byte("["+text+`,""]`), 1), "%q", text)
@@ -165,7 +166,7 @@ func TestCloneSharesNoMemory(t *testing.T) {
 	require.Nil(t, Clone(nil))
 }
 
-// depth returns how deep raw is nested.
+// depth returns the nesting depth of raw.
 func depth(raw []byte) (deepest int) {
 	dec, now := json.NewDecoder(bytes.NewReader(raw)), 0
 	for {
@@ -211,7 +212,7 @@ func FuzzFieldsAndElements(f *testing.F) {
 	})
 }
 
-// requireText requires that Text reads what encoding/json does, if value is a string.
+// requireText requires that Text gives the same result as encoding/json, if value is a string.
 func requireText(t *testing.T, value string) {
 	t.Helper()
 	var want string

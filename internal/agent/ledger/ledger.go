@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// Max bounds the number of open blocks. No agent has so many.
+// Max bounds the number of open blocks. No agent reaches it.
 const Max = 64
 
 // MaxKept bounds the text that a state keeps of all open blocks together, for agents whose blocks
@@ -31,8 +31,8 @@ func (e *Entry) Started(at time.Time) conversation.Event {
 	return e.event(conversation.EventBlockStart, conversation.BlockStart{Block: e.Block}, at)
 }
 
-// Delta returns the event for more text. It does not keep the text, because agents differ in how
-// much they keep.
+// Delta returns the event for more text. It does not keep the text, because the amount to keep
+// depends on the agent.
 func (e *Entry) Delta(text string, at time.Time) conversation.Event {
 	return e.event(conversation.EventTextDelta, conversation.TextDelta{BlockID: e.Block.ID, Delta: text}, at)
 }
@@ -147,8 +147,8 @@ func Complete(where string, b conversation.Block, at time.Time) conversation.Eve
 	return event(where, conversation.EventBlockComplete, conversation.BlockComplete{Block: b}, at)
 }
 
-// Whole shows a block that is complete at once. Its start contains what identifies it and its
-// completion everything, so that no long content is sent twice.
+// Whole shows a block that is complete at once. Its start contains only the fields that identify
+// it, and its completion contains everything, so that no long content is sent twice.
 func Whole(where string, b conversation.Block, at time.Time) []conversation.Event {
 	head := conversation.Block{
 		ID: b.ID, Type: b.Type, Status: conversation.Streaming, CreatedAt: b.CreatedAt,

@@ -28,7 +28,7 @@ type permissionEvent struct {
 	Tool       *toolRef        `json:"tool"`
 }
 
-// permissionAsked reads that a call waits for permission.
+// permissionAsked reads the report that a call waits for permission.
 func (t *translator) permissionAsked(e permissionEvent, _ time.Time) {
 	q := agent.Question{
 		ID: e.ID, Kind: agent.Permission, ToolName: e.Permission, Input: e.Metadata, Suggestions: e.Always, Title: e.Permission,
@@ -123,7 +123,7 @@ type answeredEvent struct {
 	ID           string `json:"id"`
 }
 
-// answered reads that a question no longer waits.
+// answered reads the report that a question no longer waits.
 func (t *translator) answered(e answeredEvent, _ time.Time) {
 	for _, id := range []string{e.RequestID, e.PermissionID, e.ID} {
 		if t.Resolve(&t.state.Waiting, id) {

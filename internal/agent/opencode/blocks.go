@@ -12,14 +12,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// Bounds of what a translator keeps between two frames. Exceeding them only affects aborted blocks:
-// the last frame of a block that completes contains all of it.
+// Bounds of the content that a translator keeps between two frames. Exceeding them affects only
+// aborted blocks: the last frame of a block that completes contains its whole content.
 const (
 	maxKeptInput = 12 << 10 // of all running calls
 	maxMessages  = 48
 )
 
-// work contains what may still change: incomplete messages and open blocks.
+// work contains everything that may still change: incomplete messages and open blocks.
 type work struct {
 	ledger.Ledger[*openBlock]
 	Messages []*openMessage `json:"messages,omitempty"`
@@ -162,7 +162,7 @@ func (w *work) settle(m *openMessage, status conversation.BlockStatus, at time.T
 	return events
 }
 
-// fate returns the final status of the last text of a message.
+// fate returns the final status of the last text in a message.
 func (m *openMessage) fate() conversation.BlockStatus {
 	if m.Failed {
 		return conversation.Aborted

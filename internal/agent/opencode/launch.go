@@ -59,9 +59,10 @@ func configuration(in agent.LaunchInput, model string) settings {
 // harmless lists the tools that read and plan, which run without asking by default.
 var harmless = []string{"read", "glob", "grep", "list", "todowrite", "todoread", "skill", "lsp", questionTool}
 
-// permissionRules returns the rules in the agent's own format. If tools that it asks about under
-// one name have different policies, it asks, and the answer is given by tool. The last matching
-// rule applies, so the rule for everything must come first; in JSON, "*" sorts before all letters.
+// permissionRules returns the rules in the agent's own format. If tools that the agent asks about
+// under one name have different policies, the agent asks, and each question is answered by the
+// policy of its tool. The last matching rule applies, so the rule for everything must come first;
+// in JSON, "*" sorts before all letters.
 func permissionRules(p permission.Rules) map[string]string {
 	if p.Free() {
 		return map[string]string{"*": string(permission.Allow), questionTool: string(permission.Deny)}

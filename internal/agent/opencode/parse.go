@@ -71,8 +71,8 @@ func (p *parser) read(data []byte) {
 	}
 }
 
-// export reads an export, as far as it is complete. A part that occurs twice, as when two files
-// contain one session, counts once.
+// export reads the complete part of an export. A part that occurs twice, as when two files contain
+// one session, counts once.
 func (p *parser) export(data []byte) {
 	var whole struct {
 		Saved    json.RawMessage `json:"overwinter"`
@@ -127,7 +127,7 @@ func (p *parser) known(raw json.RawMessage, saved bool) opencodeformat.SessionIn
 	return info
 }
 
-// messages reads a list of messages, as far as it is complete.
+// messages reads the complete messages of a list.
 func (p *parser) messages(data []byte, info opencodeformat.SessionInfo) {
 	var all []opencodeformat.Exported
 	if json.Unmarshal(data, &all) != nil {
@@ -149,8 +149,8 @@ func (p *parser) take(all []opencodeformat.Exported, info opencodeformat.Session
 	}
 }
 
-// someMessages reads the messages of a list: those before it is truncated, without those of another
-// form.
+// someMessages reads the messages of a list, up to the point where the list is truncated. It skips
+// messages of another form.
 func someMessages(data []byte) []opencodeformat.Exported {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if !opens(d, '[') {
@@ -222,7 +222,7 @@ func (p *parser) conversation() conversation.Conversation {
 	return c
 }
 
-// begun returns when a session began, as far as that is known.
+// begun returns when a session began, if that is known.
 func (t *savedSession) begun() opencodeformat.Stamp {
 	if t.info.Time.Created == 0 && len(t.messages) > 0 {
 		return t.messages[0].Info.Time.Created

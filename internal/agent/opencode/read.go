@@ -88,7 +88,7 @@ func say(b *conversation.Block, text string) {
 	b.Content = text
 }
 
-// setCall fills in what is known of a block's call.
+// setCall sets the known details of a block's call.
 func setCall(p *opencodeformat.Part, b *conversation.Block) {
 	b.Input = inputOf(p.State)
 	if b.Type != conversation.Subagent {
@@ -150,7 +150,8 @@ func resultOf(p *opencodeformat.Part, b conversation.Block, status conversation.
 	}
 }
 
-// failureOf returns the block that describes how a message failed. An aborted message has none.
+// failureOf returns the block that describes how a message failed. An aborted message has no such
+// block.
 func failureOf(m *opencodeformat.Message, e *opencodeformat.NativeError) conversation.Block {
 	return conversation.Block{
 		ID: errorID(m.ID), Type: conversation.System, Status: conversation.Complete, CreatedAt: createdAt(m),

@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 )
 
-// The agent's own records, as far as they become blocks. Fields that may have an unexpected form
+// The parts of the agent's own records that become blocks. Fields that may have an unexpected form
 // stay raw, so that they do not invalidate the rest.
 
 // envelope is an event of the server.
@@ -65,7 +65,7 @@ const callAborted = "Tool execution aborted"
 // taskAborted is the error of an aborted call of a subagent.
 const taskAborted = "Task cancelled"
 
-// toolMetadata is what tools return in addition to their output.
+// toolMetadata is the data that tools return in addition to their output.
 type toolMetadata struct {
 	Output      json.RawMessage `json:"output"`
 	Interrupted json.RawMessage `json:"interrupted"`

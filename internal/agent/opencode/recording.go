@@ -38,7 +38,7 @@ type progress struct {
 // because a much earlier message may be reverted.
 type past struct {
 	shown   []shownBlock
-	reverts map[string]opencodeformat.Revert // by session, as long as they may be undone
+	reverts map[string]opencodeformat.Revert // by session, while they may be undone
 	created map[string]bool                  // sessions created in the stream
 	// held are parts of prompts that arrived during an answer. They are shown after it.
 	held []heldPart
@@ -84,7 +84,7 @@ func (r *recording) Translate(f agent.Frame) (agent.Translation, error) {
 	return r.Read(f, r.state.Ended, r.line, r.exit), nil
 }
 
-// Cut aborts the open blocks, and removes what is reverted.
+// Cut aborts the open blocks, and removes the reverted blocks.
 func (r *recording) Cut(at time.Time) []conversation.Event {
 	at = at.UTC()
 	r.Out = agent.Translation{}
@@ -303,7 +303,7 @@ func (r *recording) settleReverts(at time.Time) []conversation.Event {
 	}, at)
 }
 
-// partRemoved reads that the agent has removed a part, and removes its blocks.
+// partRemoved reads the removal of a part by the agent, and removes its blocks.
 func (r *recording) partRemoved(e removedEvent, at time.Time) {
 	r.Emit(r.removeBlocks(func(b shownBlock) bool { return b.part != "" && b.part == e.PartID }, at)...)
 	r.translator.partRemoved(e, at)
@@ -313,12 +313,12 @@ type messageRemovedEvent struct {
 	MessageID string `json:"messageID"`
 }
 
-// messageRemoved reads that a message was removed.
+// messageRemoved reads the removal of a message.
 func (r *recording) messageRemoved(e messageRemovedEvent, at time.Time) {
 	r.Emit(r.removeBlocks(func(b shownBlock) bool { return b.message == e.MessageID }, at)...)
 }
 
-// sessionError reads that an answer has failed.
+// sessionError reads the failure of an answer.
 func (r *recording) sessionError(e errorEvent, at time.Time) {
 	if e.Error == nil {
 		return
@@ -338,8 +338,8 @@ type idleEvent struct {
 	SessionID string `json:"sessionID"`
 }
 
-// idle reads that a session is idle. This ends the turn, at once or when the agent has stored how
-// it aborted its work.
+// idle reads the report that a session is idle. This ends the turn, at once or when the agent has
+// stored how it aborted its work.
 func (r *recording) idle(e idleEvent, at time.Time) {
 	if r.state.Noted || !r.progress.Begun || r.state.Root == "" || e.SessionID != r.state.Root {
 		return

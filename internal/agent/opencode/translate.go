@@ -287,7 +287,7 @@ func (t *translator) isNew(in *opencodeformat.Message) bool {
 	return t.state.message(in.ParentID) != nil
 }
 
-// failed reads that an answer has failed, and shows that once.
+// failed reads the failure of an answer, and shows it once.
 func (t *translator) failed(m *openMessage, e *opencodeformat.NativeError, at time.Time) {
 	m.Failed = true
 	if m.Reported || e.Name == opencodeformat.Aborted {
@@ -466,7 +466,7 @@ type removedEvent struct {
 	PartID string `json:"partID"`
 }
 
-// partRemoved reads that the agent has removed a part that is still open, and removes its blocks.
+// partRemoved reads the removal of a part that is still open, and removes its blocks.
 func (t *translator) partRemoved(e removedEvent, at time.Time) {
 	for _, id := range []string{e.PartID, resultID(e.PartID)} {
 		if o := t.state.Find(id); o != nil {
@@ -484,7 +484,7 @@ type statusEvent struct {
 	} `json:"status"`
 }
 
-// status reads that an attempt has failed, or that the next one begins.
+// status reads the failure of an attempt, or the start of the next one.
 func (t *translator) status(e statusEvent, at time.Time) {
 	switch e.Status.Type {
 	case "retry":
@@ -494,8 +494,8 @@ func (t *translator) status(e statusEvent, at time.Time) {
 	}
 }
 
-// tries reads that the next attempt begins after a failed one. The agent then drops the output of
-// the failed attempt, which the next may never replace.
+// tries reads the start of the next attempt after a failed one. The agent then drops the output of
+// the failed attempt, which the next attempt may never replace.
 func (t *translator) tries(sessionID string, at time.Time) {
 	if t.state.Retry == "" {
 		return
@@ -509,8 +509,8 @@ func (t *translator) tries(sessionID string, at time.Time) {
 	}
 }
 
-// retries shows that the agent is about to retry, until that succeeds. The transcript does not
-// contain it.
+// retries shows that the agent is about to retry, until the retry succeeds. The transcript does not
+// contain this.
 func (t *translator) retries(e statusEvent, at time.Time) {
 	t.progressed(at)
 	t.state.Retries++

@@ -23,11 +23,13 @@ type turn struct {
 	Noted bool `json:"noted,omitempty"`
 	// Before is the newest message of the previous turn.
 	Before string `json:"before,omitempty"`
-	// Errored is how the newest answer has failed. Verdict is why the bridge has aborted the turn.
+	// Errored is the failure of the newest answer. Verdict is the reason why the bridge has aborted
+	// the turn.
 	Errored *opencodeformat.EndNote `json:"errored,omitempty"`
 	Verdict *opencodeformat.EndNote `json:"verdict,omitempty"`
 	Ended   bool                    `json:"ended,omitempty"`
-	// Over is how the turn ends once the prompts that were added and not accepted are declined.
+	// Over is the end of the turn, which takes effect once the added prompts that were not accepted
+	// are declined.
 	Over *opencodeformat.EndNote `json:"over,omitempty"`
 }
 
@@ -65,7 +67,7 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 	}
 }
 
-// settle ends the turn when it is over and no added prompt is pending.
+// settle ends the turn once its outcome is known and no added prompt is pending.
 func (t *translator) settle(at time.Time) {
 	if t.state.Over != nil && !t.state.Expected.Wait() {
 		t.end(*t.state.Over, at)
@@ -90,7 +92,7 @@ type errorEvent struct {
 	Error     *opencodeformat.NativeError `json:"error"`
 }
 
-// sessionError reads that an answer has failed. The caller of a subagent handles its errors.
+// sessionError reads the failure of an answer. The caller of a subagent handles its errors.
 func (t *translator) sessionError(e errorEvent, at time.Time) {
 	if e.Error == nil {
 		return

@@ -27,8 +27,8 @@ type Command struct {
 	At       time.Time   `json:"at,omitzero"`
 	// Images are files in the sandbox that belong to a prompt.
 	Images []Image `json:"images,omitempty"`
-	// Reminder is given to the agent with the prompt in addition to what a person wrote; see
-	// [Reminder].
+	// Reminder is sent to the agent with the prompt, in addition to the text that a person wrote;
+	// see [Reminder].
 	Reminder string `json:"reminder,omitempty"`
 	// ID is the agent's id of the question that an answer is for.
 	ID string `json:"id,omitempty"`

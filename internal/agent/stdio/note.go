@@ -11,7 +11,7 @@ import (
 type Note struct {
 	Type  NoteType `json:"type"`
 	RunID string   `json:"runId,omitempty"`
-	// ID is the agent's id of what the note is about, such as a message.
+	// ID is the agent's id of the subject of the note, such as a message.
 	ID      string `json:"id,omitempty"`
 	Message string `json:"message,omitempty"` // for people
 	// Data contains further values for the agent's translator.

@@ -1,6 +1,6 @@
-// Package translate is the common frame of translators: a type embeds a Turn, passes each frame to
-// Read with its own methods for lines and for the exit of the process, and adds the translation to
-// Out.
+// Package translate contains the common part of translators. A translator embeds a Turn, passes
+// each frame to Read with its own methods for lines and for the exit of the process, and adds the
+// translation to Out.
 package translate
 
 import (
@@ -33,8 +33,9 @@ func (t *Turn) Restore(name string, stored []byte, version int, state any) error
 	return nil
 }
 
-// Read passes a non-empty line, or the exit of the process, to its reader and returns what the
-// reader added to Out. The frame's time is in UTC. Frames after the end of the turn are ignored.
+// Read passes a non-empty line, or the exit of the process, to its reader and returns the
+// translation that the reader added to Out. The frame's time is in UTC. Frames after the end of the
+// turn are ignored.
 func (t *Turn) Read(f agent.Frame, ended bool, line, exit func(agent.Frame)) agent.Translation {
 	t.Out = agent.Translation{}
 	f.At = f.At.UTC()

@@ -1,9 +1,9 @@
-// Package beat makes the periodic work of the runner happen at the same moments.
+// Package beat aligns the periodic work of the runner, so that it happens at the same moments.
 //
-// A runner is idle most of the time, and a process that wakes from idleness pays for more than its
-// work: the monitor thread of the Go runtime wakes too, and then looks several times until
-// everything is idle again. With a hundred sandboxes on a machine, one wake-up a second instead of
-// three is noticeable.
+// A runner is idle most of the time, and waking an idle process costs more than its work: the
+// monitor thread of the Go runtime wakes too, and then polls several times until everything is idle
+// again. With a hundred sandboxes on a machine, one wake-up per second instead of three makes a
+// noticeable difference.
 package beat
 
 import "time"

@@ -1,8 +1,8 @@
-// Package bridge contains what bridges share. The runner exchanges lines: it writes one for each
-// prompt and reads the agent's output. A bridge is a program between the runner and an agent that
-// is driven over a protocol: it starts the agent as its child, speaks the protocol, and prints the
-// agent's messages unchanged, one per line, so that a captured stream and a notebook have the same
-// format.
+// Package bridge contains the code shared by bridges. The runner exchanges lines: it writes one for
+// each prompt and reads the agent's output. A bridge is a program between the runner and an agent
+// that is driven over a protocol: it starts the agent as its child, speaks the protocol, and prints
+// the agent's messages unchanged, one per line, so that a captured stream and a notebook have the
+// same format.
 //
 //	runner ── Command ──▶ bridge ── requests ──▶ agent
 //	       ◀── raw lines ──      ◀── replies, notifications ──

@@ -68,9 +68,9 @@ type Peer struct {
 func NewPeer(w io.Writer) *Peer { return &Peer{w: w, waiting: map[string]chan Message{}} }
 
 // Read reads the agent's stdout until it is closed. Each line is first passed to handle, unchanged
-// and as a message, which is zero if the line is not one; then a response completes its call. So
-// handle has printed a response before the caller acts on it. handle must not call Call, which
-// would wait for Read. When Read returns, calls fail with ErrGone.
+// and as a message, which is zero if the line is not a message; then a response completes its call.
+// Therefore handle has printed a response before the caller acts on it. handle must not call Call,
+// which would wait for Read. When Read returns, calls fail with ErrGone.
 func (p *Peer) Read(r io.Reader, handle func(line []byte, m Message)) error {
 	defer p.close()
 	return ReadLines(r, func(line []byte) {
@@ -161,8 +161,8 @@ func (p *Peer) send(m Message, params any) error {
 	return nil
 }
 
-// expect creates the id of a request and the channel for its response, which is closed if there
-// will be none.
+// expect creates the id of a request and the channel for its response. The channel is closed if no
+// response will arrive.
 func (p *Peer) expect(method string) (string, <-chan Message, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

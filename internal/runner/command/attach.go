@@ -19,8 +19,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
 )
 
-// hangBudget is how long attach tries to write what it has read after the runner has closed the
-// link, because its worker may have disappeared.
+// hangBudget bounds the time for writing the remaining messages after the runner has closed the
+// link, because the worker may have disappeared.
 const hangBudget = 2 * time.Second
 
 // awaitDetached bounds how long the runner takes to detach a direct link: it completes the message
@@ -233,7 +233,7 @@ func (l *passage) forward(over <-chan struct{}) (detach bool) {
 				return true
 			}
 			if l.send(m) != nil {
-				return false // the runner has exited, which the end of the link will show
+				return false // the runner has exited, which the end of the link reveals
 			}
 		case <-over:
 			return false
@@ -284,7 +284,7 @@ func (l *passage) bridge(ctx context.Context, conn io.Reader) error {
 func (l *passage) control(ctx context.Context, r *bufio.Reader) error {
 	for {
 		m, err := runner.ReadMessage(r)
-		if err != nil { // without a last message, the runner may have been writing one to the worker
+		if err != nil { // without a last message, the runner may have been in the middle of a message to the worker
 			return fmt.Errorf("read from runner: %w", err)
 		}
 		switch m := m.(type) {

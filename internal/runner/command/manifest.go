@@ -22,10 +22,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// gitBudget bounds how long git may take in a large workspace.
+// gitBudget bounds the run time of git in a large workspace.
 const gitBudget = time.Minute
 
-// maxDirty bounds how many bytes are read of the files that git reports as changed.
+// maxDirty bounds the bytes that are read of files that git reports as changed.
 const maxDirty = 1 << 30
 
 // maxManifestNames bounds the bytes of the paths in a manifest as JSON. 4096 ordinary paths take a
@@ -37,7 +37,7 @@ func agentFiles(files []string) ([]manifest.File, error) {
 	described := []manifest.File{}
 	names := 0
 	for _, path := range files {
-		// A worker stores no more files than these, and its receipts report that.
+		// A worker stores at most this many files, and its receipts report the omission.
 		if names += 6 * len(path); len(described) == transcript.MaxFiles || names > maxManifestNames {
 			break
 		}

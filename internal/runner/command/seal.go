@@ -14,7 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
 )
 
-// Seal seals the sandbox and prints what the worker does not have, and the manifest.
+// Seal seals the sandbox and prints the data that the worker lacks, and then the manifest.
 func Seal(ctx context.Context, dir string, stdin io.Reader, stdout io.Writer) (err error) {
 	var r runner.SealRequest
 	if err := request(stdin, &r); err != nil {
@@ -28,7 +28,7 @@ func Seal(ctx context.Context, dir string, stdin io.Reader, stdout io.Writer) (e
 	defer view.stop()
 	data, err := call(ctx, dir, dialBudget, &runner.Command{Token: r.Token, Seal: &r, Quiet: true}, func(m runner.Message) error {
 		if _, ok := m.(*runner.Quiet); ok {
-			view.begin(ctx) // while the runner sends what the worker does not have
+			view.begin(ctx) // concurrently, the runner sends the data that the worker lacks
 			return nil
 		}
 		line, err := sealLine(m)
@@ -68,7 +68,7 @@ func Seal(ctx context.Context, dir string, stdin io.Reader, stdout io.Writer) (e
 			err = lines.Encode(runner.SealLine{Diff: &runner.Diff{Diff: diff}})
 		} else {
 			fmt.Fprintln(os.Stderr, "overwinter-runner: no diff of the workspace:", err)
-			err = nil // the previous diff remains; a snapshot must not fail for this
+			err = nil // the previous diff remains; a snapshot must not fail because of this
 		}
 		if err != nil {
 			return err

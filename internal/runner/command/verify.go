@@ -15,7 +15,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
 )
 
-// Verify compares the sandbox with the manifest on stdin, and asks the runner meanwhile whether it serves, if that is requested.
+// Verify compares the sandbox with the manifest on stdin. If requested, it concurrently asks the
+// runner whether it serves.
 func Verify(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	var r runner.VerifyRequest
 	if err := request(stdin, &r); err != nil {
@@ -46,8 +47,9 @@ func Verify(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	return reply(stdout, v)
 }
 
-// compareTree compares the workspace with the manifest. The runner has listed it when it started: only if that was not as in the
-// manifest, it is listed again to name the differences.
+// compareTree compares the workspace with the manifest. The runner listed the workspace when it
+// started. Only if that listing does not match the manifest, compareTree lists the workspace again
+// to name the differences.
 func compareTree(ctx context.Context, r runner.VerifyRequest, state *runner.Ping) *manifest.TreeDifference {
 	want := *r.Manifest.Tree
 	if state != nil && state.Found != "" && state.Found == want.Digest {

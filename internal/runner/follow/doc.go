@@ -1,5 +1,5 @@
-// Package follow reads what the agent changes on disk and sends what a worker does not have: the
-// agent's transcript files, and the files of the workspace.
+// Package follow reads the agent's changes on disk and sends the data that a worker lacks: from the
+// agent's transcript files, and from the files of the workspace.
 //
 //	transcript files ── poll each second, at a flush, at a seal ──▶ Transcripts ─▶ segments
 //	workspace ── inotify, else poll ──▶ workspace.Index ─▶ Watch ─▶ changes, request for a diff

@@ -22,8 +22,8 @@ const (
 	// lost with a sandbox, and cheap even for a hundred sandboxes. The flush at the end of a turn
 	// does not wait for a poll.
 	PollInterval = time.Second
-	// edge is how many bytes at both ends of the data read so far are compared at each change:
-	// enough to notice a rewritten file, and cheap enough for every poll.
+	// edge is the number of bytes, at each end of the data read so far, that are compared at each
+	// change: enough to detect a rewritten file, and cheap enough for every poll.
 	edge = 4 << 10
 )
 
@@ -37,7 +37,7 @@ type Versions struct {
 	handed map[string]handed
 }
 
-// handed describes what a follower has sent of a file: the first size bytes of a version.
+// handed describes the part of a file that a follower has sent: the first size bytes of a version.
 type handed struct {
 	version, size int64
 	sum           hash.Cloner // of those bytes; never written to
@@ -48,7 +48,7 @@ func NewVersions() *Versions {
 	return &Versions{newest: map[string]int64{}, handed: map[string]handed{}}
 }
 
-// keep stores what was sent of a file.
+// keep records the part of a file that was sent.
 func (v *Versions) keep(t *followed) {
 	sum, err := cloned(t.sum)
 	if err != nil {

@@ -74,7 +74,7 @@ func TestIrregularFilesAreSkipped(t *testing.T) {
 	require.NoError(t, unix.Mkfifo(f.path("was"), 0o600)) // nothing writes to the FIFO, so opening it would block
 	require.NoError(t, unix.Mkfifo(f.path("fifo"), 0o600))
 	require.Empty(t, f.poll(tr, true))
-	// A follower that starts at that position finds nothing to read, and treats the file as
+	// A follower that starts at that position finds no regular file, and treats the file as
 	// rewritten.
 	v := NewVersions()
 	tr = NewTranscripts([]transcript.Position{{Path: f.path("fifo"), Version: 1, Size: 4}}, v)
@@ -95,8 +95,9 @@ func TestChangeInMiddleIsFoundByStrictPoll(t *testing.T) {
 	require.Equal(t, []runner.Segment{{Path: f.path("a"), Version: 2, Data: []byte(changed)}}, f.poll(tr, true))
 }
 
-// TestLinkContinuesWithPreviousHash: it does not read what was handed over, and notices if that has changed
-// between the two. A runner that has restarted reads it.
+// TestLinkContinuesWithPreviousHash checks that a link does not read data that the previous link
+// has sent, and detects a change of that data between the two links. A restarted runner reads the
+// data.
 func TestLinkContinuesWithPreviousHash(t *testing.T) {
 	t.Parallel()
 	f := newFiles(t)
@@ -111,7 +112,7 @@ func TestLinkContinuesWithPreviousHash(t *testing.T) {
 	f.write("a", text+"more")
 	require.Equal(t, []runner.Segment{{Path: f.path("a"), Version: 1, Offset: 3 * edge, Data: []byte("more")}}, f.poll(next, true))
 
-	// The worker has not stored the last segment: the hash is of more than it has.
+	// The worker has not stored the last segment: the hash covers more than the worker has.
 	require.Equal(t, []runner.Segment{{Path: f.path("a"), Version: 1, Offset: 3 * edge, Data: []byte("more")}}, f.poll(NewTranscripts(stored, v), true))
 
 	stored[0].Size += 4

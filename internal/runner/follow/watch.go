@@ -183,7 +183,7 @@ type pass struct {
 	held  bool          // a change was held back, so another pass is due
 }
 
-// pass makes one pass over the workspace and sends what it finds.
+// pass makes one pass over the workspace and sends the changes that it finds.
 func (w *Watch) pass(ctx context.Context, i *workspace.Index, watcher *workspace.Watcher, add func(string)) (pass, error) {
 	k := w.workspace
 	k.mu.Lock()

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 // waitLimit bounds each wait of a test.
 const waitLimit = 2 * time.Minute
 
-// link receives what a watch sends.
+// link receives the messages of a watch.
 type link struct {
 	*Watch
 	t        *testing.T
@@ -253,8 +253,8 @@ func TestFlushReportsEverythingAndAsksForDiffOnce(t *testing.T) {
 	require.NotEmpty(t, sent)
 }
 
-// TestFirstLinkOfRestoredWorkspaceWaitsForNoPass: the runner has made it before, unless something has happened since, or the
-// worker has another position.
+// TestFirstLinkOfRestoredWorkspaceWaitsForNoPass checks that the first link uses the runner's
+// earlier pass, unless the workspace has changed since, or the worker has another position.
 func TestFirstLinkOfRestoredWorkspaceWaitsForNoPass(t *testing.T) {
 	t.Parallel()
 	w, root := newWorkspace(t)

@@ -41,12 +41,14 @@ func NewWorkspace(root, dir string) *Workspace {
 	return &Workspace{root: root, dir: dir, loaded: make(chan struct{})}
 }
 
-// earlyLife is how long Load's watcher waits for the first link. A prompt that wakes a session comes within a second; a sandbox
-// that was woken without one must not hold an inotify instance, of which a machine has few.
+// earlyLife is how long Load's watcher waits for the first link. A prompt that wakes a session
+// arrives within a second. A sandbox that was woken without a prompt must not hold an inotify
+// instance, because a machine has few of them.
 const earlyLife = time.Minute
 
-// Load reads the index if one is kept, and looks through the workspace that it describes, so that the first link need not wait
-// for that: a worker opens it long after the runner of a restored sandbox has started.
+// Load reads the stored index, if it exists, and makes a pass over its workspace, so that the first
+// link need not wait for one: a worker opens the first link long after the runner of a restored
+// sandbox has started.
 func (w *Workspace) Load() {
 	defer close(w.loaded)
 	w.mu.Lock()
@@ -54,7 +56,7 @@ func (w *Workspace) Load() {
 	i := w.open()
 	watcher, err := workspace.NewWatcher()
 	if err != nil {
-		return // what happens until the first link would not be noticed
+		return // without a watcher, changes before the first link would be missed
 	}
 	found, err := i.Prepare(watcher.Add)
 	if err != nil || found == nil {
@@ -65,14 +67,14 @@ func (w *Workspace) Load() {
 	time.AfterFunc(earlyLife, w.Close)
 }
 
-// Found returns the digest of the workspace as Load has found it, once it has: see manifest.Tree. It is empty if there was no
-// index, or the workspace could not be listed.
+// Found waits for Load, and returns the digest of the workspace that it found: see manifest.Tree.
+// The digest is empty if no index was stored, or the workspace could not be listed.
 func (w *Workspace) Found() string {
 	<-w.loaded // the pass is bounded
 	return w.found
 }
 
-// Close ends what Load has begun.
+// Close stops the watcher that Load has started.
 func (w *Workspace) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,8 +84,9 @@ func (w *Workspace) Close() {
 	}
 }
 
-// prepared returns the watcher of the early pass if nothing has happened since and a worker at a position needs no other pass. It
-// serves once. It needs mu.
+// prepared returns the watcher of the early pass if the workspace has not changed since and a
+// worker at a position needs no other pass. It returns the watcher only once. It must be called
+// with mu held.
 func (w *Workspace) prepared(p workspacefile.Position) *workspace.Watcher {
 	watcher := w.early
 	if watcher == nil {
@@ -123,7 +126,7 @@ func (w *Workspace) wantsList(p workspacefile.Position) bool {
 func (w *Workspace) take(
 	p workspacefile.Position, known []workspacefile.Known, watch func(dir string), everything bool, send func(runner.Message) error,
 ) (*workspace.Index, *workspace.Listing, error) {
-	if early := w.prepared(p); early != nil { // it is not for this one
+	if early := w.prepared(p); early != nil { // take makes its own pass
 		early.Close()
 	}
 	i := w.open()
@@ -156,10 +159,10 @@ func report(i *workspace.Index, send func(runner.Message) error) error {
 // ErrNotListed means that the list of the worker's stored files is required.
 var ErrNotListed = errors.New("the index does not continue from the stored files")
 
-// Seal sends what a worker does not have, and sets the key of the diff to take in the answer; empty
-// if the worker has it. It fails with ErrNotListed if the list of stored files is required and
-// missing. With describe, the answer also describes a workspace without a repository: with one, git
-// may still write to it, so the caller describes it later.
+// Seal sends the changes that a worker lacks. It sets the key of the diff to take in the answer;
+// the key is empty if the worker has the diff. It fails with ErrNotListed if the list of stored
+// files is required and missing. With describe, the answer also describes a workspace without a
+// repository: with one, git may still write to it, so the caller describes it later.
 func (w *Workspace) Seal(
 	p workspacefile.Position, listed bool, known []workspacefile.Known, describe bool, send func(runner.Message) error, answer *runner.Sealed,
 ) error {

@@ -11,8 +11,8 @@
 //   - Frames are numbered 0, 1, … without a gap; the number is part of the record.
 //   - A reader sees only complete records.
 //   - The index is rebuilt from the log when a journal is opened again.
-//   - What Append and Mark have written survives the writer at once. It is synced to disk (fsync)
-//     after Sync, and after a mark Cut or Sealed, with everything before it.
+//   - Data written by Append and Mark survives the death of the writer at once. It is synced to
+//     disk (fsync) after Sync, and after a mark Cut or Sealed, with everything before it.
 //   - Nothing follows a final mark: cut, closed, or sealed.
 //
 // An invalid tail (torn, or with a bad checksum) is truncated when the journal is opened. If the

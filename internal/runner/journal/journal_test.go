@@ -48,7 +48,7 @@ func fill(t *testing.T, j *Journal, n int) {
 	}
 }
 
-// read returns the frames from number from on that exist now.
+// read returns the existing frames, starting with number from.
 func read(t *testing.T, j *Journal, from int64) []runner.Frame {
 	t.Helper()
 	r, err := j.Read(from)
@@ -225,8 +225,8 @@ func TestReadsFromAnyFrame(t *testing.T) {
 	}
 }
 
-// TestNewLineIsNotReadFromFile checks that a waiting reader gets a line from memory, whatever
-// was appended before.
+// TestNewLineIsNotReadFromFile checks that a waiting reader gets a line from memory, regardless of
+// earlier lines.
 func TestNewLineIsNotReadFromFile(t *testing.T) {
 	t.Parallel()
 	j, _ := setup(t)
@@ -346,7 +346,7 @@ func FuzzOpen(f *testing.F) {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "run_1.log"), log, 0o600))
 		j, err := Open(dir, "run_1")
-		require.NoError(t, err) // records that can be read are returned, whatever the file contains
+		require.NoError(t, err) // readable records are returned even if the rest of the file is damaged
 		frames := read(t, j, 0)
 		require.EqualValues(t, len(frames), j.Status().Frames)
 		require.NoError(t, j.Close())

@@ -19,7 +19,7 @@ type Reader struct {
 	found bool
 }
 
-// readAhead is how much is read from the log at once.
+// readAhead is the number of bytes that are read from the log at once.
 const readAhead = 64 << 10
 
 // Read returns a reader that starts at frame from, which may not exist yet.

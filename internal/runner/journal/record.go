@@ -13,7 +13,7 @@ const (
 	magic        = "owjrnl1\n"
 	recordHeader = 8
 	bodyHeader   = 19
-	// maxBody bounds what a reader allocates for a length in a damaged log.
+	// maxBody bounds the memory that a reader allocates for a length in a damaged log.
 	maxBody = bodyHeader + runner.MaxLine
 )
 

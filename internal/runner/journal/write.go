@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writeAt is WriteAt of the log with a system call that is invisible to the Go scheduler. The
-// scheduler would announce the call to its monitor thread, which then wakes up several times, and
-// that costs more than writing a short line to the page cache. All other methods of the journal
-// wait for such a write anyway.
+// writeAt is WriteAt of the log with a system call that is invisible to the Go scheduler. For a
+// visible call, the scheduler notifies its monitor thread, which then wakes up several times. That
+// costs more than writing a short line to the page cache. All other methods of the journal wait for
+// such a write anyway.
 func (j *Journal) writeAt(p []byte, offset int64) error {
 	if len(p) > maxDirect || strconv.IntSize < 64 { // on such systems an offset takes two words
 		_, err := j.log.WriteAt(p, offset)

@@ -26,8 +26,8 @@ const (
 	killBudget  = 10 * time.Second // for a process tree to exit after SIGKILL
 	drainBudget = 2 * time.Second  // for the pipes of a dead agent to be drained
 	stdinQueue  = 64               // pending writes to an agent that does not read
-	// stdoutPipe is how much an agent may have printed before a write blocks. It is how far a
-	// held-back agent is ahead of its window, and enough to read a few hundred lines at once.
+	// stdoutPipe is the number of bytes that an agent may print before a write blocks. A held-back
+	// agent can exceed its window by this much. It is enough to read a few hundred lines at once.
 	stdoutPipe = 16 << 10
 )
 
@@ -77,7 +77,7 @@ type stdinWrite struct {
 	done func(error) // called once; may be nil
 }
 
-// LaunchKey returns what two launches must have in common to be served by one process.
+// LaunchKey returns a key that is equal for two launches if one process can serve both.
 func LaunchKey(s *runner.Start) string {
 	if s.Launch.Key != "" {
 		return s.Launch.Key
@@ -95,7 +95,8 @@ func LaunchKey(s *runner.Start) string {
 	return string(sum[:])
 }
 
-// environment returns the agent's environment, which inherits only what every process needs.
+// environment returns the agent's environment, which inherits only the variables that every process
+// needs.
 func environment(home string, s *runner.Start) []string {
 	path := os.Getenv("PATH")
 	if path == "" {

@@ -80,7 +80,7 @@ func TestStopEscalates(t *testing.T) {
 		h := newHost(t)
 		h.shell(`trap 'echo term; exit 7' TERM; echo ready; while :; do sleep 0.01; done`)
 		h.line("ready")
-		h.do(order{Stop: 3 * time.Second}) // its trap may run for the same time
+		h.do(order{Stop: 3 * time.Second}) // the trap may take another three seconds
 		h.line("term")
 		report := h.exit()
 		require.Equal(t, 7, report.Code)
@@ -181,8 +181,8 @@ func TestUnreadingAgentIsStuck(t *testing.T) {
 	require.LessOrEqual(t, s.Count, stdinQueue+1, "one is being written")
 }
 
-// TestEndedAgentIsNotRunning checks this before the signal of its exit has been handled;
-// otherwise a prompt would be written to it.
+// TestEndedAgentIsNotRunning checks an agent whose exit signal has not been handled yet. If such an
+// agent counted as running, a prompt would be written to it.
 func TestEndedAgentIsNotRunning(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -143,7 +143,7 @@ func serveHost(home string, stdin io.Reader, stdout io.Writer) error {
 // waitLimit bounds each wait of a test.
 const waitLimit = 2 * time.Minute
 
-// host is such a process, with a directory for its agent.
+// host is a host process, with a directory for its agent.
 type host struct {
 	t      *testing.T
 	dir    string
@@ -179,7 +179,7 @@ func newHost(t *testing.T, environment ...string) *host {
 	})
 	t.Cleanup(func() {
 		_ = stdin.Close()
-		for range h.lines { // discard what no test has read
+		for range h.lines { // discard the lines that no test has read
 		}
 		reading.Wait()
 		_ = cmd.Wait()

@@ -49,8 +49,8 @@ func NewReaper() *Reaper {
 			r.reap()
 		}
 	})
-	// A child's parent-death signal fires when the thread that forked it exits, so one thread forks
-	// all of them and lives as long as the process.
+	// A child's parent-death signal fires when the thread that forked it exits. Therefore one
+	// thread forks all children and lives until the process exits.
 	r.done.Go(func() {
 		runtime.LockOSThread()
 		for {
@@ -108,7 +108,7 @@ func (r *Reaper) reap() (childless bool) {
 }
 
 // Look reaps the children that have exited so far. A signal triggers that as well, but a moment
-// later, and input written to a process until then is lost with it.
+// later, and input that is written to a dead process before then is lost.
 func (r *Reaper) Look() { r.reap() }
 
 // Close stops the reaper. It does not wait for running children.

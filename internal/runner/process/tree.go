@@ -74,8 +74,8 @@ func descendants(root int) ([]process, error) {
 
 // killDescendants kills everything below this process and returns when nothing is left, or fails
 // after budget. It stops every process before it kills any, so that none can fork while the others
-// die. A list of processes is outdated once it has been read, so the kernel decides: as a subreaper
-// the runner has a child, dead or alive, as long as it has any descendant.
+// die. A list of processes is outdated once it has been read, so only the kernel's answer counts:
+// as a subreaper, the runner has a child, dead or alive, while it has any descendant.
 func (r *Reaper) killDescendants(budget time.Duration) error {
 	deadline := time.Now().Add(budget)
 	root := os.Getpid()

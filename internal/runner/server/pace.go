@@ -12,7 +12,7 @@ import (
 // agent then continues until the worker takes frames again.
 const maxPause = 20 * time.Second
 
-// pace is how far the agent may be ahead of a link's worker. Server.mu guards it.
+// pace has the limit by which the agent may be ahead of a link's worker. Server.mu guards it.
 type pace struct {
 	window int64     // frames that the agent may be ahead; 0 for no limit
 	next   int64     // first frame that the worker has not handled
@@ -31,7 +31,7 @@ func (p *pace) ahead(frames int64) int64 {
 
 // pace waits before a line of the agent is read, until the worker of the open run has taken enough
 // of the earlier lines. Unread output fills the agent's pipe, so that the agent blocks in a write.
-// Otherwise a fast agent would wake runner and worker for every line, on a machine that may be
+// Without this, a fast agent would wake runner and worker for every line, on a machine that may be
 // overloaded. Without a link, pace does not wait.
 func (s *Server) pace(ending <-chan struct{}) {
 	var timer *time.Timer
@@ -55,8 +55,8 @@ func (s *Server) pace(ending <-chan struct{}) {
 	}
 }
 
-// pause returns how long the agent may have to wait, and a channel that is closed when it may no
-// longer have to; nil if it may print.
+// pause returns how long the agent may have to wait, and a channel that is closed when that may
+// have changed; nil if the agent may print.
 func (s *Server) pause() (left time.Duration, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/journal"
 )
 
-// TestAgentWaitsForSilentWorkerForLimitedTime checks that the agent continues after that until
-// the worker takes frames again.
+// TestAgentWaitsForSilentWorkerForLimitedTime checks that the agent continues after the limit,
+// until the worker takes frames again.
 func TestAgentWaitsForSilentWorkerForLimitedTime(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -142,8 +142,8 @@ func (s *Server) deliver(j *journal.Journal, a *process.Agent, start *runner.Sta
 	return a, nil // if it has exited, its exit frame follows
 }
 
-// openRun creates the journal of the next run, marked as delivering, and returns that of the
-// previous run, nil if there is none.
+// openRun creates the journal of the next run, marked as delivering, and returns the journal of the
+// previous run, or nil.
 func (s *Server) openRun(run string, patterns []string) (j, before *journal.Journal, err error) {
 	s.mu.Lock()
 	known := slices.Equal(patterns, s.patterns)
@@ -193,7 +193,7 @@ func (s *Server) closeRun(before *journal.Journal) error {
 // forget closes unused journals and discards the frames of old runs.
 func (s *Server) forget() {
 	s.mu.Lock()
-	defer s.mu.Unlock() // so that no journal is opened while it is being shortened
+	defer s.mu.Unlock() // held, so that no journal is opened while it is being shortened
 	for run, j := range s.journals {
 		if j == s.open || s.link != nil && s.link.run == run {
 			continue
@@ -217,7 +217,7 @@ type earlyAbort struct {
 }
 
 // interrupt aborts the turn of a run and reports whether there is one. An interrupt that arrives
-// before the start of its run is kept for it.
+// before its run starts is kept until then.
 func (s *Server) interrupt(run string, i runner.Interrupt) (bool, error) {
 	a, early := s.target(run, i)
 	if early {
@@ -226,7 +226,7 @@ func (s *Server) interrupt(run string, i runner.Interrupt) (bool, error) {
 	if !a.Running() {
 		return false, nil
 	}
-	s.unpace(run) // its final output is not held back
+	s.unpace(run) // the agent's final output is not held back
 	err := a.Interrupt(i)
 	if errors.Is(err, process.ErrEnded) {
 		return false, nil

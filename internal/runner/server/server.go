@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// syncInterval is the time between syncs of what was written. A sync costs the runner as much as
+	// syncInterval is the time between syncs of new records. A sync costs the runner as much as
 	// several lines of the agent, and the disk is lost with its sandbox.
 	syncInterval = 5 * time.Second
 	maxState     = 16 << 20        // bytes of one of the runner's files
@@ -73,7 +73,7 @@ type Server struct {
 	patterns []string                    // of transcripts
 	// beginning is set while the open run's prompt is being delivered.
 	beginning bool
-	early     *earlyAbort // newest interrupt of a run that has not begun; nil if there is none
+	early     *earlyAbort // newest interrupt of a run that has not begun, or nil
 	sealed    bool
 	seals     int // number of seals so far
 	stopping  bool
@@ -217,8 +217,7 @@ func listenAt(path string) (*net.UnixListener, error) {
 	return listener, nil
 }
 
-// syncJournals syncs what was written, at most an interval later. It does not wake without anything
-// to sync.
+// syncJournals syncs new records within an interval. It does not wake if no records are new.
 func (s *Server) syncJournals(ctx context.Context, interval time.Duration) {
 	for {
 		select {
@@ -237,7 +236,7 @@ func (s *Server) syncJournals(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// wrote makes syncJournals sync what was written.
+// wrote notifies syncJournals of new records.
 func (s *Server) wrote() {
 	select {
 	case s.unsynced <- struct{}{}:
@@ -245,7 +244,7 @@ func (s *Server) wrote() {
 	}
 }
 
-// syncOnce syncs what runs have written since the last time.
+// syncOnce syncs the records that runs have written since the last call.
 func (s *Server) syncOnce() error {
 	s.mu.Lock()
 	j, over, named := s.open, s.over, s.named
@@ -267,7 +266,7 @@ func (s *Server) syncOnce() error {
 	return errors.Join(errs...)
 }
 
-// journalOf opens the journal of a run; nil if there is none.
+// journalOf opens the journal of a run. It returns nil if the run has no journal.
 func (s *Server) journalOf(run string) (*journal.Journal, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

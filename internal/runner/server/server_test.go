@@ -33,9 +33,9 @@ const waitLimit = 2 * time.Minute
 // their owner.
 var umask sync.RWMutex
 
-// served is a state directory with a server. The tests here start no agent, because a server waits
-// for every child of its process and kills all descendants. The tests of cmd/overwinter-runner do,
-// each in a separate process.
+// served is a state directory with a server. The tests of this package start no agent, because a
+// server waits for every child of its process and kills all descendants. The tests of
+// cmd/overwinter-runner start agents, each in a separate process.
 type served struct {
 	t         *testing.T
 	dir, home string
@@ -386,7 +386,8 @@ func TestSealReportsQuietWorkspace(t *testing.T) {
 	require.IsType(t, &runner.FilesBegun{}, s.command(runner.Command{Seal: seal}))
 }
 
-// TestWorkerThatStopsReading checks that such a worker delays neither the server nor the next link.
+// TestWorkerThatStopsReading checks that a worker that stops reading delays neither the server nor
+// the next link.
 func TestWorkerThatStopsReading(t *testing.T) {
 	t.Parallel()
 	s := newServed(t)

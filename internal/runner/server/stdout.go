@@ -11,7 +11,7 @@ import (
 
 // Attach passes its stdout to the runner, with the first bytes of its connection. The runner then
 // writes the messages of the link to it directly, and attach handles only the end of the link and
-// the requested diffs. So a line of the agent wakes one process rather than two.
+// the requested diffs. Therefore a line of the agent wakes one process rather than two.
 
 // opening is the reading end of a connection. Its first read receives the file that was sent with
 // the first bytes, if any.
@@ -32,7 +32,7 @@ func (o *opening) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// passedFile returns the file of a control message, nil if there is none.
+// passedFile returns the file in a control message, or nil.
 func passedFile(oob []byte) *os.File {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil || len(messages) != 1 {

@@ -15,8 +15,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/journal"
 )
 
-// TestJournalsOfEarlierRunsAreClosedWithNextSync checks that no prompt waits for the disk, and
-// that files do not stay open for that.
+// TestJournalsOfEarlierRunsAreClosedWithNextSync checks that the next sync closes the files, so
+// that no prompt waits for the disk and no file stays open.
 func TestJournalsOfEarlierRunsAreClosedWithNextSync(t *testing.T) {
 	t.Parallel()
 	s := &Server{cfg: Config{Dir: t.TempDir()}, journals: map[string]*journal.Journal{}}
@@ -43,7 +43,7 @@ func TestJournalsOfEarlierRunsAreClosedWithNextSync(t *testing.T) {
 	require.Zero(t, openFiles(t, s.runs()))
 }
 
-// TestWhatIsWrittenIsSynced checks that a sync follows what was written, each time.
+// TestWhatIsWrittenIsSynced checks that a sync follows each write.
 func TestWhatIsWrittenIsSynced(t *testing.T) {
 	t.Parallel()
 	s := &Server{cfg: Config{Dir: t.TempDir()}, journals: map[string]*journal.Journal{}, unsynced: make(chan struct{}, 1)}

@@ -22,10 +22,10 @@ import (
 )
 
 const (
-	// diffBudget bounds how long git may take in a large workspace. A link is silent meanwhile, so
-	// it is much shorter than a worker's timeout.
+	// diffBudget bounds the run time of git in a large workspace. It is much shorter than a
+	// worker's timeout, because the link is silent meanwhile.
 	diffBudget = 10 * time.Second
-	// maxDeltas bounds the list of changed files in a diff; all of them are counted.
+	// maxDeltas bounds the list of changed files in a diff. The counts include all files.
 	maxDeltas = 2000
 )
 
@@ -33,7 +33,7 @@ const (
 const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 // DiffKey returns a key of the current state. The diff changes only if the key does. It is empty if
-// there is nothing to compare yet.
+// no diff can be taken yet.
 func (i *Index) DiffKey() string {
 	h := HeadOf(i.root)
 	if !h.Repository && i.s.Seq == 0 {

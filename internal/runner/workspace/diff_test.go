@@ -196,7 +196,8 @@ func TestHeadOfMatchesGit(t *testing.T) {
 	require.Empty(t, HeadOf(b.root).Commit)
 }
 
-// The agent determines what is in its workspace. Reading a pipe blocks until data is written to it.
+// The agent controls the content of its workspace, which may include pipes. Reading a pipe blocks
+// until data is written to it.
 func TestPipesAreSkipped(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

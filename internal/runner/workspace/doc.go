@@ -26,12 +26,13 @@
 // milliseconds to read at 10,000 files, because the first prompt after a restore, and every
 // snapshot, waits for it.
 //
-// On a restored disk every file has another inode and another time of change, so the first pass of an index that was
-// kept compares sizes, permissions and modification times, as the comparison of a tree does. The runner makes this
-// pass when it starts and watches the workspace from then on, so that the first link waits for no pass unless something
-// has happened since, or the worker has not stored everything. The same pass lists everything else in the workspace, so
-// that the comparison with the manifest needs no second listing; so does the pass of a seal, unless git may write
-// to the workspace after it.
+// On a restored disk every file has another inode and another time of change, so the first pass of
+// an index that was kept compares sizes, permissions and modification times, as the comparison of a
+// tree does. The runner makes this pass when it starts and watches the workspace from then on, so
+// that the first link waits for no pass unless the workspace has changed since, or the worker has
+// not stored everything. The same pass lists everything else in the workspace, so that the
+// comparison with the manifest needs no second listing; so does the pass of a seal, unless git may
+// write to the workspace after it.
 //
 // Every change is reported with a number, in the index's lineage. A worker that reports up to which
 // number it has stored gets all later changes again. If the index does not continue a worker's

@@ -133,7 +133,7 @@ func Git(ctx context.Context, dir string, args ...string) ([]byte, error) {
 }
 
 // runGit is Git with additional environment, and with at most most bytes of output (0 for all). cut
-// reports that there was more.
+// reports that the output was longer.
 func runGit(ctx context.Context, dir string, env []string, most int64, args ...string) (out []byte, cut bool, err error) {
 	cmd := exec.CommandContext(ctx, "git", append([]string{
 		"-c", "safe.directory=*", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null",
@@ -172,7 +172,7 @@ func outputUpTo(cmd *exec.Cmd, most int64) (out []byte, cut bool, err error) {
 	return out, false, errors.Join(err, cmd.Wait())
 }
 
-// tail keeps the beginning of what is written to it.
+// tail is a writer that keeps the beginning of its input.
 type tail struct{ b []byte }
 
 func (t *tail) Write(p []byte) (int, error) {

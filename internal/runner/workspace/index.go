@@ -26,7 +26,8 @@ const (
 	// A file that keeps changing is reported after a second, then after two, and so on up to half a
 	// minute, so that a growing log is not sent a hundred times.
 	minHold, maxHold = time.Second, 30 * time.Second
-	// maxSaved and maxGitIndex bound how much is read of the stored index, and of git's.
+	// maxSaved and maxGitIndex bound the bytes that are read of the stored index and of git's
+	// index.
 	maxSaved, maxGitIndex = 256 << 20, 256 << 20
 )
 
@@ -143,7 +144,7 @@ func (i *Index) Resume(p workspacefile.Position) {
 }
 
 // Begin starts a lineage with the files that a worker has stored, which are none when the session
-// begins. The first contents are kept as long as session and disk are the same.
+// begins. The first contents are kept while session and disk stay the same.
 func (i *Index) Begin(p workspacefile.Position, known []workspacefile.Known) {
 	before := i.s
 	i.s = saved{Session: p.Session, Lineage: newLineage(), Base: p.Base, Empty: p.Lineage == "", Entries: map[string]*entry{}}
@@ -174,9 +175,9 @@ func newLineage() string {
 	return hex.EncodeToString(b)
 }
 
-// Pass compares the workspace with the index and collects what [Index.Report] has to report. watch,
-// if not nil, is called with each directory before it is read. With force, recently changed files
-// are not held back. It reports whether there is anything to report.
+// Pass compares the workspace with the index and collects the changes for [Index.Report]. watch, if
+// not nil, is called with each directory before it is read. With force, recently changed files are
+// not held back. It reports whether there is anything to report.
 func (i *Index) Pass(force bool, watch func(dir string)) (bool, error) {
 	return i.pass(force, watch, nil)
 }
@@ -206,7 +207,7 @@ func (i *Index) pass(force bool, watch func(dir string), all *gathering) (bool, 
 	for path, e := range i.s.Entries {
 		now, there := w.files[path]
 		if !there && w.bounded && !e.Deleted {
-			now, there = i.lookAt(path) // it may only exceed the bound of the list
+			now, there = i.lookAt(path) // the file may only be beyond the bound of the list
 		}
 		delete(w.files, path)
 		switch {
@@ -214,7 +215,7 @@ func (i *Index) pass(force bool, watch func(dir string), all *gathering) (bool, 
 			live++
 			e.There = e.There || first
 			if i.kept && e.same(now) {
-				e.Stat = now // no reason to write the index again: it serves as well on the next disk
+				e.Stat = now // the index need not be written again: it serves as well on the next disk
 				continue
 			}
 			if e.Deleted || !e.Known || e.Racy || now != e.Stat {
@@ -249,15 +250,16 @@ func (i *Index) pass(force bool, watch func(dir string), all *gathering) (bool, 
 	return len(i.todo) > 0 || i.s.Bounded < 0, nil
 }
 
-// same reports whether a file that was restored from a snapshot is the one of the entry, as the comparison of a tree does: every
-// file of a new disk has another inode, and the time at which it was put there.
+// same reports whether a file that was restored from a snapshot is that of the entry. Like the
+// comparison of a tree, it ignores inode and time of change, because every file of a new disk has a
+// new inode and the time of its restore.
 func (e *entry) same(now stat) bool {
 	return e.Known && !e.Deleted && !e.Racy && now != e.Stat &&
 		now.Size == e.Stat.Size && now.Modified == e.Stat.Modified && now.Mode == e.Stat.Mode
 }
 
-// Prepare makes the first pass over a restored workspace before it is asked for, and returns what is in it; nil if the index was
-// not kept. watch is that of Pass.
+// Prepare makes the first pass over a restored workspace in advance, and returns a listing of it;
+// nil if the index was not kept. watch is that of Pass.
 func (i *Index) Prepare(watch func(dir string)) (*Listing, error) {
 	if !i.kept || !i.s.Begun {
 		return nil, nil
@@ -269,15 +271,17 @@ func (i *Index) Prepare(watch func(dir string)) (*Listing, error) {
 	return l, nil
 }
 
-// Passes is how many passes there have been. Each looks at every file, and prompts and hibernations wait for it.
+// Passes returns the number of passes so far. Each pass checks every file, and prompts and
+// hibernations wait for it.
 func (i *Index) Passes() int { return i.passes }
 
-// Current reports whether a worker has everything up to the last pass but what that pass has found.
+// Current reports whether a worker at a position lacks only the changes that the last pass has
+// found.
 func (i *Index) Current(p workspacefile.Position) bool {
 	return i.Continues(p) && p.Lineage == i.s.Lineage && p.Seq == i.s.Seq
 }
 
-// consider adds a file to those that [Index.Report] reports, unless it is held back.
+// consider adds a file to the list for [Index.Report], unless the file is held back.
 func (i *Index) consider(path string, e *entry) {
 	if !i.force && e.hold > 0 && time.Now().Before(e.next) {
 		i.held = true
@@ -521,7 +525,7 @@ func (i *Index) reportDeleted(path string, e *entry, send func(workspacefile.Cha
 	return nil
 }
 
-// back holds a file back, for longer each time.
+// back holds a file back, with a longer delay each time.
 func (e *entry) back(now time.Time) {
 	e.hold = min(max(2*e.hold, minHold), maxHold)
 	e.next = now.Add(e.hold)

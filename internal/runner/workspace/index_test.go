@@ -243,7 +243,8 @@ func TestRestoredDiskContinues(t *testing.T) {
 	require.Equal(t, []string{"initial a"}, b.sync())
 }
 
-// TestFilesOfRestoredDiskAreNotReadAgain: each of them has another inode and another time of change.
+// TestFilesOfRestoredDiskAreNotReadAgain gives each file another inode and another time of change,
+// as a restore does.
 func TestFilesOfRestoredDiskAreNotReadAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

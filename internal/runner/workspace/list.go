@@ -154,8 +154,9 @@ func entryOf(dir int, name, path string, st *unix.Stat_t) (treeEntry, error) {
 	return e, nil
 }
 
-// gathering collects a Listing while the tracked files are listed. Its methods do nothing on a nil gathering, and after a
-// failure: a listing is complete, or says why it is not. Its entries are in the order of listTree.
+// gathering collects a Listing while the tracked files are listed. Its methods do nothing on a nil
+// gathering, and after a failure: a listing is complete, or has the reason why it is not. Its
+// entries are in the order of listTree.
 type gathering struct {
 	limit   int
 	until   time.Time
@@ -167,7 +168,7 @@ func newGathering() *gathering {
 	return &gathering{limit: maxTreeEntries, until: time.Now().Add(treeBudget), entries: []treeEntry{}}
 }
 
-// wanted reports whether entries are still collected.
+// wanted reports whether entries are still being collected.
 func (g *gathering) wanted() bool { return g != nil && g.err == nil }
 
 func (g *gathering) fail(err error) {
@@ -183,7 +184,7 @@ func (g *gathering) enter(depth int) {
 	}
 }
 
-// unstatted is called for a name whose metadata could not be read.
+// unstatted handles a name whose metadata could not be read.
 func (g *gathering) unstatted(rel, name string, err error) {
 	if !errors.Is(err, unix.ENOENT) { // otherwise removed meanwhile
 		g.fail(&os.PathError{Op: "stat", Path: rel + "/" + name, Err: err})
@@ -212,7 +213,8 @@ func (g *gathering) add(dir int, name, path string, st *unix.Stat_t) {
 	}
 }
 
-// listing returns what was collected of the workspace root. known are the entries of the index of changes.
+// listing returns the entries collected for the workspace root. known are the entries of the index
+// of changes.
 func (g *gathering) listing(root string, known map[string]*entry) *Listing {
 	return &Listing{root: root, entries: g.entries, err: g.err, known: known}
 }

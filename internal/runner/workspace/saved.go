@@ -24,8 +24,9 @@ import (
 const savedMagic = "overwinter workspace index 1\n"
 
 // savedFile returns the path of the index, and legacyFile that of earlier releases, in JSON. The
-// legacy file is kept: a runner of such a release may be started from the snapshot. It requests the
-// list of stored files if the file is too old, and learns from it the session's first contents.
+// legacy file is kept: a runner of such a release may be started from the snapshot. That runner
+// requests the list of stored files if the file is too old, and reads the session's first contents
+// from it.
 func savedFile(dir string) string  { return filepath.Join(dir, "workspace.index") }
 func legacyFile(dir string) string { return filepath.Join(dir, "workspace.json") }
 
@@ -157,7 +158,7 @@ func decodeSaved(data string) (saved, error) {
 	return s, nil
 }
 
-// decoder decodes the parts of an index. After one is missing, all others are zero.
+// decoder decodes the parts of an index. After a missing part, all following parts are zero.
 type decoder struct {
 	rest   string
 	failed bool

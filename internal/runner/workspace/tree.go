@@ -30,11 +30,12 @@ import (
 const (
 	maxTreeEntries = 200_000
 	maxTreeDepth   = 400
-	// treeBudget bounds how long listing a workspace may take. hashBudget bounds how much is read
+	// treeBudget bounds the time for listing a workspace. hashBudget bounds the bytes that are read
 	// of files that differ only in their modification time.
 	treeBudget = 10 * time.Second
 	hashBudget = 256 << 20
-	// A tree has the checksums of the index of changes. Of the other files, the newest are read.
+	// A tree uses the checksums in the index of changes. Of the files that are not in it, the
+	// newest are read.
 	maxSummed, maxSummedBytes = 1000, 16 << 20
 	// maxDifferences bounds the paths that a comparison reports, and maxShownPath the bytes of
 	// each.
@@ -69,7 +70,7 @@ func (e *treeEntry) directory() bool { return e.mode&unix.S_IFMT == unix.S_IFDIR
 func treeFile(dir string) string { return filepath.Join(dir, "tree.gz") }
 func treeNote(dir string) string { return filepath.Join(dir, "tree.json") }
 
-// maxTreeNote bounds what is read of a note.
+// maxTreeNote bounds the bytes that are read of a note.
 const maxTreeNote = 4 << 10
 
 // takeTree describes everything in the workspace root and writes the index to dir. A workspace that
@@ -106,7 +107,7 @@ func list(ctx context.Context, root string, limit int) *Listing {
 // Take is takeTree for a listing, provided that nothing has changed in the workspace since.
 func (l *Listing) Take(ctx context.Context, dir string) (manifest.Tree, error) {
 	if l.err != nil {
-		return manifest.Tree{Unchecked: l.err.Error()}, nil // reported, but no reason not to hibernate
+		return manifest.Tree{Unchecked: l.err.Error()}, nil // reported, but it does not prevent hibernation
 	}
 	root, entries := l.root, l.entries
 	t := manifest.Tree{Entries: int64(len(entries)), Digest: digestOf(entries)}
@@ -174,7 +175,7 @@ func earlierTree(dir string) (t manifest.Tree, ok bool) {
 	return t, err == nil && info.Mode().IsRegular()
 }
 
-// forgetTree makes the next tree write its index, also if its digest is the same.
+// forgetTree makes the next tree write its index even if its digest is the same.
 func forgetTree(dir string) { _ = os.Remove(treeNote(dir)) } // there may be none
 
 // digestOf covers the entries of a workspace, as they are in its index without the sums of contents.

@@ -124,7 +124,7 @@ func TestOnlyTimeOfFileDiffers(t *testing.T) {
 	require.Equal(t, manifest.TreeDifference{Unchecked: []string{"workspace: content of 1 files whose modification time differs"}}, w.compare(t))
 }
 
-// TestTreeTakesSumsOfIndexOfChanges covers files that it would not read itself.
+// TestTreeTakesSumsOfIndexOfChanges covers files that the tree would not read itself.
 func TestTreeTakesSumsOfIndexOfChanges(t *testing.T) {
 	t.Parallel()
 	w := takenTree(t)
@@ -210,7 +210,8 @@ func TestListingOfPassEqualsTree(t *testing.T) {
 	require.Equal(t, "deeper than 400 directories", tree.Unchecked)
 }
 
-// TestTreeHasChecksumOfFileThatKeepsSizeAndTime: such a file has the same digest, and another content.
+// TestTreeHasChecksumOfFileThatKeepsSizeAndTime changes the content of a file that keeps its size
+// and time. The digest of the tree stays the same, but its index gets the new checksum.
 func TestTreeHasChecksumOfFileThatKeepsSizeAndTime(t *testing.T) {
 	t.Parallel()
 	w := takenTree(t)
@@ -315,7 +316,8 @@ func BenchmarkTree(b *testing.B) {
 	}
 }
 
-// TestIndexOfUnchangedWorkspaceStays: a seal of 10,000 files is mostly the writing of their index.
+// TestIndexOfUnchangedWorkspaceStays checks that an index is not written again, because most of the
+// time of a seal of 10,000 files is spent on that.
 func TestIndexOfUnchangedWorkspaceStays(t *testing.T) {
 	t.Parallel()
 	w := takenTree(t)

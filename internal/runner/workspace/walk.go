@@ -71,7 +71,7 @@ func walkAll(root string, limit int, dir func(path string), all *gathering) (*wa
 	return w, w.read(fd, "", nil, false, true, 0)
 }
 
-// read lists the directory fd, and closes it. Of one that is not tracked, it lists the entries for all only.
+// read lists the directory fd, and closes it. It lists an untracked directory only for all.
 func (w *walker) read(fd int, rel string, above ignores, inRepository, tracked bool, depth int) error {
 	f := os.NewFile(uintptr(fd), rel)
 	defer f.Close() // opened only for reading
@@ -147,7 +147,7 @@ func (w *walker) read(fd int, rel string, above ignores, inRepository, tracked b
 	return nil
 }
 
-// rules reads an ignore file of the directory fd. An unreadable one ignores nothing.
+// rules reads an ignore file of the directory fd. An unreadable file ignores nothing.
 func (w *walker) rules(fd int, rel, name string) rules {
 	f, err := regular.OpenAt(fd, name, unix.O_NOFOLLOW)
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxWatches bounds how many directories are watched. With more, the kernel's bookkeeping would
-// cost more than polling.
+// maxWatches bounds how many directories are watched. With more watches, the kernel's bookkeeping
+// would cost more than polling.
 const maxWatches = 8192
 
 const watched = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MODIFY | unix.IN_CLOSE_WRITE | unix.IN_ATTRIB |
 	unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
 
-// Watcher wakes its owner when something changes in a workspace. It does not report what: a pass
-// over the workspace finds that out.
+// Watcher wakes its owner when something changes in a workspace. It does not report the change,
+// which a pass over the workspace finds.
 type Watcher struct {
 	file *os.File
 	wake chan struct{} // one signal is enough

@@ -7,8 +7,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 )
 
-// ReadChat reads a chat file that the program has written. It returns the session's id and what the
-// program remembers of the session.
+// ReadChat reads a chat file that the program has written. It returns the session's id and the
+// program's memory of the session.
 func ReadChat(data []byte) (id string, m Memory) {
 	r := chatReader{messages: map[string]*Message{}, calls: map[string]struct{}{}}
 	for line := range bytes.Lines(data) {
@@ -55,8 +55,7 @@ func (r *chatReader) replace(list []json.RawMessage) {
 	}
 }
 
-// record adds a message and those of its calls that are not known yet, because the program repeats
-// calls.
+// record adds a message and its new calls. The program repeats calls that are already known.
 func (r *chatReader) record(line []byte) {
 	var head Record
 	var fields map[string]json.RawMessage

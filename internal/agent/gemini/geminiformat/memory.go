@@ -135,7 +135,7 @@ func (m *Memory) history(d HistoryNote) {
 	m.Messages = messages
 }
 
-// Frames returns how many updates the program sends when it loads this memory.
+// Frames returns the number of updates that the program sends when it loads this memory.
 func (m *Memory) Frames() int {
 	n := 0
 	for _, have := range m.Messages {

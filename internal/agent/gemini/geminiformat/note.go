@@ -32,8 +32,8 @@ const (
 	// NotePartial is the text that the agent had printed but not stored when the turn ended. Data
 	// is PartialNote.
 	NotePartial stdio.NoteType = "partial"
-	// NoteHistory reports that the agent's memory differs from what it has stored so far. Data is
-	// HistoryNote.
+	// NoteHistory reports that the agent's memory differs from the messages that it has stored so
+	// far. Data is HistoryNote.
 	NoteHistory stdio.NoteType = "history"
 	// NoteLost reports that the agent's memory could not be loaded. Data is Stamp.
 	NoteLost stdio.NoteType = "lost"
@@ -86,7 +86,7 @@ type HistoryNote struct {
 	Added []json.RawMessage `json:"added,omitempty"`
 }
 
-// EndNote is how a turn ended.
+// EndNote describes how a turn ended.
 type EndNote struct {
 	At      time.Time       `json:"at"`
 	Outcome session.Outcome `json:"outcome"`

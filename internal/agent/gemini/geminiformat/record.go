@@ -24,7 +24,8 @@ type Record struct {
 	Timestamp string          `json:"timestamp"`
 	Type      string          `json:"type"`
 	Content   json.RawMessage `json:"content"`
-	// Display is what a person saw of a message, if that differs from what the model received.
+	// Display is the content of a message as shown to a person, if it differs from the content that
+	// the model received.
 	Display   json.RawMessage `json:"displayContent"`
 	Thoughts  []thought       `json:"thoughts"`
 	Tokens    *tokens         `json:"tokens"`
@@ -160,7 +161,8 @@ func Words(raw json.RawMessage) string {
 	return s.String()
 }
 
-// Text returns what a person wrote, without reminders. It is empty for other messages to the model.
+// Text returns the text that a person wrote, without reminders. It is empty for other messages to
+// the model.
 func (r Record) Text() string {
 	raw := r.Content
 	if len(r.Display) > 0 && string(r.Display) != "null" {
@@ -168,7 +170,7 @@ func (r Record) Text() string {
 	}
 	s := Words(raw)
 	if rest := stdio.AfterReminder(s); rest != "" || !slices.ContainsFunc(parts(raw), func(p Part) bool { return p.Text == "" }) {
-		s = rest // otherwise it is only an image, not a note
+		s = rest // otherwise the message has only an image, not a note
 	}
 	for _, tag := range []string{"<session_context>", "<hook_context>"} {
 		if strings.HasPrefix(strings.TrimSpace(s), tag) {
@@ -209,7 +211,7 @@ func (r Response) Output() (json.RawMessage, bool) {
 	return r.Response, false
 }
 
-// Output returns the output of a call. Content that is not text becomes a label.
+// Output returns the output of a call. Content other than text becomes a label.
 func (c ToolCall) Output() (json.RawMessage, bool) {
 	out, isError := json.RawMessage(nil), false
 	var others []string

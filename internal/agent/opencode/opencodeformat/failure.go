@@ -1,6 +1,7 @@
 package opencodeformat
 
-// Failure is why the bridge aborted an answer. OpenCode records only that it was aborted.
+// Failure is the reason why the bridge aborted an answer. OpenCode records only that the answer was
+// aborted.
 type Failure struct {
 	MessageID string `json:"messageID"`
 	Message   string `json:"message"`

@@ -18,8 +18,8 @@ type SessionInfo struct {
 	Revert   *Revert   `json:"revert"`
 }
 
-// Revert is the point to which a session is reverted: the message, or only what follows a part of
-// it. Reverted messages are removed with the next prompt.
+// Revert is the first reverted message of a session, or the first reverted part of it. Everything
+// that follows is reverted too. Reverted messages are removed with the next prompt.
 type Revert struct {
 	MessageID string `json:"messageID"`
 	PartID    string `json:"partID,omitempty"`

@@ -28,7 +28,7 @@ const (
 	quiet          = 300 * time.Millisecond // wait after the agent's last repeated message when it has loaded a session
 )
 
-// reasonDelivered: the agent had started the prompt before it died. In the protocol a prompt has no
+// reasonDelivered: the agent had started the prompt before it died. The protocol gives a prompt no
 // id by which it could be resumed.
 const reasonDelivered = "already_delivered"
 

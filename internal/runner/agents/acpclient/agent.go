@@ -9,9 +9,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Agent is what a bridge for one agent adds to the loop: what its notebook records, and how it
-// interprets its agent's lines. The loop calls its methods one at a time. Failed, Finished and
-// Ended end the turn with [Bridge.End].
+// Agent is the part of a bridge that is specific to one agent: the content of its notebook, and the
+// interpretation of its agent's lines. The loop calls its methods one at a time. Failed, Finished
+// and Ended end the turn with [Bridge.End].
 type Agent interface {
 	// Ready handles a successful start. The session has its ID.
 	Ready(s Started)

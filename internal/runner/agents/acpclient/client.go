@@ -24,8 +24,8 @@ const (
 // Bridge is a bridge to an agent that speaks the protocol: the agent's process, the session, and
 // the turn in progress.
 type Bridge struct {
-	// Name is the bridge's command, for messages on Stderr. Noun is what messages call the agent,
-	// such as "agent".
+	// Name is the bridge's command, for messages on Stderr. Noun is the word for the agent in
+	// messages, such as "agent".
 	Name, Noun string
 	Stderr     io.Writer
 	Out        *bridge.Output
@@ -119,7 +119,7 @@ func (b *Bridge) stop() {
 
 func (b *Bridge) log(err error) { fmt.Fprintf(b.Stderr, "%s: %v\n", b.Name, err) }
 
-// check logs a failed write. The agent has probably died, which is noticed elsewhere.
+// check logs a failed write. The agent has probably died, which is detected elsewhere.
 func (b *Bridge) check(err error) {
 	if err != nil {
 		b.log(err)

@@ -1,7 +1,8 @@
 // Package acpclient is shared by the bridges to agents of the Agent Client Protocol: it implements
 // the client's side of the protocol, and the loop that serves the runner's prompts with such an
-// agent. A bridge embeds [Bridge] and implements [Agent], which defines what the notebook records
-// and how the agent's lines are interpreted. Packages acpbridge and geminibridge are such bridges.
+// agent. A bridge embeds [Bridge] and implements [Agent], which defines the content of the notebook
+// and the interpretation of the agent's lines. Packages acpbridge and geminibridge are such
+// bridges.
 //
 //	runner ── Command ──▶ loop ── prompt, cancel, answer ──▶ agent
 //	                       │ ▲◀── updates, questions, end ────

@@ -56,7 +56,8 @@ func hasValue(raw json.RawMessage) bool {
 	return s != "" && s != "null" && s != "false"
 }
 
-// Where contains what the agent needs to know to resume a session. A new session needs no more.
+// Where contains the parameters with which the agent resumes a session. A new session needs no
+// others.
 type Where struct {
 	SessionID string          `json:"sessionId,omitempty"` // of a session that is resumed
 	Dir       string          `json:"cwd"`

@@ -127,8 +127,8 @@ func (b *Bridge) deliver() {
 	b.send(texts, images)
 }
 
-// known reports whether the notebook contains the run, and if so reports its end again: a run is
-// executed once.
+// known reports whether the notebook contains the run. If it does, known prints the end of the run
+// again, because a run is executed only once.
 func (b *Bridge) known(run string) bool {
 	end, ok := b.agent.Known(run)
 	if ok {

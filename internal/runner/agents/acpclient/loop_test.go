@@ -87,7 +87,7 @@ func (l logged) Write(line []byte) (int, error) {
 // rig is a loop with an agent that is a shell script.
 type rig struct {
 	*talk
-	start  chan acpclient.Started // what the handshake returns
+	start  chan acpclient.Started // the result of the handshake
 	stdin  *io.PipeWriter
 	out    chan string
 	stderr logged

@@ -47,8 +47,8 @@ func refused(e *bridge.RPCError) int {
 	return 0
 }
 
-// Ended returns how the turn has ended, from the response to its prompt, unless it was aborted or
-// timed out. failed means that it had no result, for the given reason.
+// Ended returns how the turn ended, according to the response to its prompt unless the turn was
+// aborted or timed out. failed means that the turn had no result, for the given reason.
 func (t *Turn) Ended(m bridge.Message) (o session.Outcome, reason string, failed bool) {
 	switch {
 	case t.TimedOut != nil:

@@ -103,7 +103,7 @@ type program struct {
 	asked     map[string]pending // by questionID
 	steered   map[string]bool    // prompts for running turns, by clientID; true until the agent has accepted or declined them
 	failing   *time.Timer        // runs while requests to the model fail
-	permanent string             // why they will fail permanently
+	permanent string             // the reason why requests to the model fail permanently
 	refused   codexformat.Failure
 }
 
@@ -480,7 +480,7 @@ func (p *program) interrupt(ctx context.Context, run string) {
 }
 
 // awaitPrompt waits, up to a limit, until the agent has acknowledged the prompt of a run. If a turn
-// is aborted before that, the prompt is only in the agent's own file.
+// is aborted before the acknowledgement, the prompt is only in the agent's own file.
 func (p *program) awaitPrompt(ctx context.Context, run string) {
 	ctx, cancel := context.WithTimeout(ctx, receiptTimeout)
 	defer cancel()
@@ -503,8 +503,8 @@ func (p *program) received(run string) bool {
 	return d == nil || d.received || d.verdict != nil
 }
 
-// goingOn returns the turns in progress for a run. The turn of the run itself is included from when
-// the agent has accepted its prompt, shortly before it begins.
+// goingOn returns the turns in progress for a run. It includes the turn of the run itself as soon
+// as the agent has accepted its prompt, shortly before the turn begins.
 func (p *program) goingOn(run string) []codexformat.Turn {
 	p.mu.Lock()
 	defer p.mu.Unlock()

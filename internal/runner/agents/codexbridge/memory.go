@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 )
 
-// recall finds what can be resumed: the main thread, and the prompts delivered to it. The notebook
+// recall finds the main thread, which can be resumed, and the prompts delivered to it. The notebook
 // names the thread; if the notebook is lost, it is the newest rollout that belongs to no subagent.
 func (p *program) recall(notebook []byte) {
 	for line := range bytes.Lines(notebook) {

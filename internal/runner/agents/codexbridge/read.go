@@ -14,8 +14,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// handleLine prints a line of the agent, after it has recorded in the notebook what the agent's own
-// files will lack.
+// handleLine prints a line of the agent. Before that, it records in the notebook the information
+// that the agent's own files will lack.
 func (p *program) handleLine(line []byte, m bridge.Message) {
 	if m.Method == "" {
 		p.out.Raw(line)
@@ -137,7 +137,7 @@ func (p *program) itemCompleted(line []byte, n codexformat.Params) {
 	p.note(stdio.Note{Type: codexformat.NoteEnded, ID: it.ID, Data: data(codexformat.ItemData{Thread: n.Thread, Turn: n.Turn, At: it.Completed})})
 }
 
-// wrote keeps text in progress, in case it is never completed.
+// wrote keeps text in progress, because it may never be completed.
 func (p *program) wrote(n codexformat.Params) {
 	p.succeeds()
 	p.mu.Lock()
@@ -171,7 +171,7 @@ func refusal(raw json.RawMessage) (message string, failure codexformat.Failure) 
 func (p *program) fails(permanent string, failure codexformat.Failure) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.writing = nil // it will be written again
+	p.writing = nil // the agent will write the text again
 	switch {
 	case p.permanent != "": // the turn is already being aborted
 	case permanent != "":
@@ -261,7 +261,7 @@ func (p *program) mainThread() string {
 	return p.thread
 }
 
-// verdictOf returns what to report if the prompt of a turn with this end is delivered again.
+// verdictOf returns the report for a repeated delivery of the prompt of a turn with this end.
 func verdictOf(v codexformat.Verdict) *codexformat.KnownData {
 	switch v.Status {
 	case codexformat.Completed:
@@ -276,13 +276,13 @@ const (
 	// flushTimeout bounds the wait for the agent to store the end of a turn.
 	flushTimeout = 2 * time.Second
 	flushPoll    = 5 * time.Millisecond
-	// tail is the length at the end of a rollout in which the end of a turn must be: little is
-	// written after it.
+	// tail is the length of the end of a rollout that is searched for the end of a turn, because
+	// the agent writes little after that.
 	tail = 64 << 10
 )
 
-// awaitEnd waits until a rollout contains the end of a turn. As far as is known, the agent stores
-// it before it reports it. If it does not appear, the rollout is used without it.
+// awaitEnd waits until a rollout contains the end of a turn. The agent appears to store the end
+// before it reports it. If the end does not appear in time, the rollout is used without it.
 func awaitEnd(file, id string) {
 	if file == "" {
 		return

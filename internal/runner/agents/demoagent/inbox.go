@@ -98,9 +98,8 @@ func (b *inbox) steer(l demoformat.Line) {
 	b.notify()
 }
 
-// steers returns the prompts for a running turn received since the last call. over closes the turn
-// to later prompts, which are then declined, unless there are prompts to return: then the turn
-// stays open.
+// steers returns the prompts for a running turn received since the last call. If over is set and no
+// prompt is returned, the turn is closed: later prompts are declined.
 func (b *inbox) steers(d *delivery, over bool) []demoformat.Line {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -45,7 +45,7 @@ type speech struct {
 	pause time.Duration
 }
 
-// parseScript parses a prompt. Every prompt is a script: a line that is no command is text.
+// parseScript parses a prompt. Every prompt is a script: a line that is not a command is text.
 func parseScript(content string) []step {
 	var steps []step
 	var said []speech

@@ -11,10 +11,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/rawio"
 )
 
-// sleeper waits with a timer of the kernel that the process waits for as for its input. For a timer
-// of the Go runtime the monitor thread wakes as well, and the process wakes up to a millisecond
-// early and waits again, so that a hundred agents that print a word now and then are kept busy by
-// their timers.
+// sleeper waits with a kernel timer, which the process polls in the same way as its input. With a
+// timer of the Go runtime, the monitor thread wakes too, and the process wakes up to a millisecond
+// early and waits again. The timers of a hundred agents that print a word occasionally would then
+// cause considerable load.
 type sleeper struct {
 	timer   *os.File
 	expired io.Reader

@@ -14,7 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 )
 
-// Bounds of what a tool prints, in bytes.
+// Bounds of the output of a tool, in bytes.
 const (
 	MaxShown  = 4 << 10  // of its input
 	MaxOutput = 64 << 10 // of a command's output
@@ -188,7 +188,7 @@ func (t *turn) sleep(d time.Duration) (answer, error) {
 	return answer{output: t.answer}, nil
 }
 
-// shown truncates a tool's input to what is shown to people.
+// shown truncates a tool's input to the length that is shown to people.
 func shown(text string) string {
 	if len(text) <= MaxShown {
 		return text
@@ -196,7 +196,7 @@ func shown(text string) string {
 	return strings.ToValidUTF8(text[:MaxShown], "") + fmt.Sprintf("… [cut: %d bytes in all]", len(text))
 }
 
-// head keeps the beginning of what is written to it and counts the rest.
+// head is a writer that keeps the beginning of its input and counts the rest.
 type head struct {
 	limit int
 	kept  bytes.Buffer
@@ -209,7 +209,7 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String returns the kept text, with a note if there was more.
+// String returns the kept text, with a note if the input was longer.
 func (h *head) String() string {
 	text := strings.ToValidUTF8(h.kept.String(), "\uFFFD")
 	if h.total > h.limit {

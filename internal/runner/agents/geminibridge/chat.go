@@ -27,7 +27,7 @@ type tail struct {
 func (t *tail) lines() [][]byte {
 	info, err := os.Stat(t.name)
 	if err != nil || info.Size() <= t.offset {
-		return nil // the file does not exist yet, or has nothing new
+		return nil // the file does not exist yet, or has not grown
 	}
 	f, err := os.Open(t.name)
 	if err != nil {
@@ -54,12 +54,12 @@ func (t *tail) lines() [][]byte {
 	}
 }
 
-// news finds what is new in the lines of a chat file. The program repeats a record with each of its
-// calls, and everything when it loads a session.
+// news finds the new content in the lines of a chat file. The program repeats a record with each of
+// its calls, and everything when it loads a session.
 type news struct {
 	records map[string]struct{}
 	calls   map[string]struct{}
-	kept    []string // ids that it remembers, as it reports them
+	kept    []string // ids of messages that the program remembers, as it reports them
 }
 
 func newNews() *news {
@@ -77,7 +77,7 @@ type item struct {
 	person bool
 }
 
-// read returns what is new in a line of the chat file of a conversation.
+// read returns the new content in a line of the chat file of a conversation.
 func (s *news) read(conv string, line []byte) []item {
 	var r geminiformat.Record
 	if !geminiformat.Decode(line, &r) {
@@ -159,7 +159,7 @@ func (s *news) gemini(chat func(json.RawMessage) stdio.Note, r geminiformat.Reco
 	return items
 }
 
-// replaced handles that the program has replaced its messages: it has dropped some, or written a
+// replaced handles a replacement of the program's messages: it has dropped some, or written a
 // summary.
 func (s *news) replaced(conv string, messages []json.RawMessage) []item {
 	if conv != "" || messages == nil {
@@ -188,7 +188,7 @@ func (s *news) replaced(conv string, messages []json.RawMessage) []item {
 	return []item{{note: stdio.Note{Type: geminiformat.NoteHistory, Data: geminiformat.Data(geminiformat.HistoryNote{At: acpclient.Now(), IDs: ids, Added: added})}}}
 }
 
-// remembers sets what the program already knows.
+// remembers sets the memory that the program already has.
 func (s *news) remembers(m geminiformat.Memory) {
 	for _, have := range m.Messages {
 		s.first(have.ID)
@@ -223,8 +223,8 @@ func with(line []byte, key string, value json.RawMessage) json.RawMessage {
 	return geminiformat.Data(fields)
 }
 
-// comment matches what the program removes from stored text, in addition to zero-width characters
-// and white space at both ends.
+// comment matches the comments that the program removes from stored text, in addition to zero-width
+// characters and white space at both ends.
 var comment = lazyregexp.New(`(?s)<!--.*?-->`)
 
 // written returns a text in the form in which the program stores it.

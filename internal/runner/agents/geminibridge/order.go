@@ -142,7 +142,7 @@ func (o *order) answers() []stdio.Note {
 	return append(notes, o.flush()...)
 }
 
-// before returns what must be printed before an update.
+// before returns the notes that must be printed before an update.
 func (o *order) before(u geminiformat.Update) []stdio.Note {
 	switch u.Kind {
 	case "tool_call", "tool_call_update":
@@ -163,7 +163,7 @@ func (o *order) before(u geminiformat.Update) []stdio.Note {
 	return nil
 }
 
-// printed records that an update has been printed, and returns what can be printed now.
+// printed records that an update has been printed, and returns the notes that can be printed now.
 func (o *order) printed(u geminiformat.Update) []stdio.Note {
 	switch u.Kind {
 	case "agent_message_chunk":
@@ -191,7 +191,7 @@ func (o *order) rest() []stdio.Note {
 	return notes
 }
 
-// unwritten returns what has been streamed and not stored.
+// unwritten returns the text and thoughts that have been streamed and not stored.
 func (o *order) unwritten() (text string, thoughts []string) {
 	return strings.TrimFunc(o.text.String(), geminiformat.IsSpace), o.thoughts
 }

@@ -76,7 +76,7 @@ const (
 	answerB    = `{"id":"4","type":"gemini","content":"b","thoughts":[]}`
 )
 
-// want is the only correct order.
+// want is the expected output. No other order is correct.
 var want = []string{
 	"agent_thought_chunk", "agent_message_chunk", "agent_message_chunk", "record a b", "tool_call", "tool_call_update", "calls c",
 	"agent_message_chunk", "record b",

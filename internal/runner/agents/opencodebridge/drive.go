@@ -27,8 +27,8 @@ const (
 	idleLooks  = 3
 	startLooks = 60
 	lookEvery  = time.Second
-	// lookTimeout bounds one request whether the agent is busy. silenceTimeout is how long such
-	// requests may fail before the agent counts as hung.
+	// lookTimeout bounds one request that asks whether the agent is busy. silenceTimeout is how
+	// long such requests may fail before the agent counts as hung.
 	lookTimeout    = 10 * time.Second
 	silenceTimeout = 2 * time.Minute
 )
@@ -36,27 +36,27 @@ const (
 // running is the turn in progress.
 type running struct {
 	runID string
-	// busy: the agent has begun it. errored: it has failed. idle: since when the agent has been
-	// idle; it may still be storing its work.
+	// busy: the agent has begun the turn. errored: the turn has failed. idle: the time since which
+	// the agent has been idle; it may still be storing its work.
 	busy    bool
 	errored bool
 	idle    time.Time
 	// last is the newest id in the session when the turn began, answer the id of the newest answer
 	// since.
 	last, answer string
-	// interrupted and timedOut: why it was stopped.
+	// interrupted and timedOut are set if the turn was stopped for that reason.
 	interrupted bool
 	timedOut    bool
-	// retrying is since when requests to the model have been failing.
+	// retrying is the time since which requests to the model have been failing.
 	retrying time.Time
-	// looked is when the agent was last asked whether it is busy, found how often it was not,
-	// silent since when it has not responded.
+	// looked is the time at which the agent was last asked whether it is busy, found is how often
+	// it was not busy, and silent is the time since which it has not responded.
 	looked time.Time
 	found  int
 	silent time.Time
-	// unsure is the error after which it is unknown whether the agent has accepted the prompt.
+	// unsure is the error that left it unknown whether the agent has accepted the prompt.
 	unsure error
-	// failed receives the result of a request that lasts as long as the turn.
+	// failed receives the result of a request that lasts for the whole turn.
 	failed chan error
 	// cancel aborts that request.
 	cancel context.CancelFunc
@@ -208,8 +208,8 @@ func (b *driver) post(ctx context.Context, c stdio.Command, messageID, partID st
 	}
 }
 
-// special executes a prompt that is a command of the agent, and reports whether it is one. Such a
-// request lasts as long as the turn.
+// special executes a prompt that is a command of the agent, and reports whether it is one. The
+// request for such a prompt lasts for the whole turn.
 func (b *driver) special(ctx context.Context, c stdio.Command, messageID string) bool {
 	word, arguments, _ := strings.Cut(strings.TrimSpace(c.Content), " ")
 	name, ok := strings.CutPrefix(word, "/")

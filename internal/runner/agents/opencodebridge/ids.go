@@ -7,8 +7,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 )
 
-// newID returns an id of a run that sorts after all ids up to last, as far as its time prefix
-// allows.
+// newID returns an id of a run that sorts after all ids up to last, if its time prefix allows that.
 func newID(kind, runID string, now time.Time, last string) string {
 	return markedID(kind, opencodeformat.RunMark(runID), now, last)
 }

@@ -65,7 +65,7 @@ func environment(config []byte, password string) []string {
 		"OPENCODE_DISABLE_MODELS_FETCH=1",
 		"OPENCODE_DISABLE_LSP_DOWNLOAD=1",
 		"OPENCODE_DISABLE_SHARE=1",
-		"OPENCODE_DISABLE_DEFAULT_PLUGINS=1", // they log people in to providers; here there are keys
+		"OPENCODE_DISABLE_DEFAULT_PLUGINS=1", // the default plugins log people in to providers; the bridge uses keys
 		"OPENCODE_DISABLE_EMBEDDED_WEB_UI=1",
 	)
 }
