@@ -70,8 +70,8 @@ func (a *attendant) stop() {
 	}
 }
 
-// ready returns the token that requests an attendance when a turn ends; "" for none. Changes after
-// this call are not missed.
+// ready returns the token that requests an attendance when a turn ends, or "". Changes after this
+// call are not missed.
 func (a *attendant) ready() string {
 	until := time.Time{}
 	if a.in.Attend != nil {
@@ -84,7 +84,7 @@ func (a *attendant) ready() string {
 		a.changed, a.unwatch = a.t.Changes.Watch(a.in.SessionID)
 	}
 	select {
-	case <-a.changed: // a change by the turn, whose end reads the pending prompts
+	case <-a.changed: // discard changes by the turn, whose end reads the pending prompts
 	default:
 	}
 	return a.token
@@ -118,7 +118,7 @@ func (a *attendant) next(ctx context.Context, result *TurnResult) (*run.Start, e
 			switch {
 			case err != nil && ctx.Err() != nil && !errors.Is(context.Cause(ctx), errHandOver):
 				return nil, ctx.Err()
-			case err != nil: // it may have succeeded nevertheless
+			case err != nil: // the claim may have succeeded nevertheless
 				a.t.Logger.WarnContext(ctx, "an attendant could not claim a prompt; the workflow reads the session again",
 					slog.String("session_id", a.in.SessionID), slog.Any("error", err))
 				result.Waiting, result.Reread = nil, true

@@ -11,8 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/contract"
 )
 
-// awaited names what an attempt at an activity waits for. Its heartbeats report it, so that an
-// explanation can name a provider that does not answer while the call hangs.
+// awaited names the current wait of an attempt at an activity. The attempt's heartbeats report it,
+// so that an explanation can name a provider that does not answer while the call hangs.
 type awaited struct {
 	now atomic.Pointer[contract.Awaited]
 }
@@ -27,7 +27,8 @@ func withAwaited(ctx context.Context) context.Context {
 	return context.WithValue(ctx, awaitedKey{}, new(awaited))
 }
 
-// await records what the attempt waits for, until done is called. Only the last wait is recorded.
+// await records the current wait of the attempt, until done is called. Only the last wait is
+// recorded.
 func await(ctx context.Context, what string) (done func()) {
 	a, ok := ctx.Value(awaitedKey{}).(*awaited)
 	if !ok {
@@ -49,7 +50,7 @@ func awaitedDetails(ctx context.Context) *common.Payloads {
 		return nil
 	}
 	details, err := converter.GetDefaultDataConverter().ToPayloads(*now)
-	if err != nil { // only the explanation lacks it
+	if err != nil { // only the explanation lacks this detail
 		return nil
 	}
 	return details

@@ -40,8 +40,8 @@ type silentError struct{ cause error }
 func (e *silentError) Error() string { return e.cause.Error() }
 func (e *silentError) Unwrap() error { return e.cause }
 
-// pass asks the breaker whether a start may begin. If not, an event reports what the session waits
-// for, and Temporal retries after the delay in the error.
+// pass asks the breaker whether a start may begin. If not, an event reports why the session waits,
+// and Temporal retries after the delay in the error.
 func (g *sandboxes) pass(ctx context.Context, in SandboxRequest) error {
 	b, wait, err := g.store.BreakerTry(ctx, g.Sandbox.Describe().Driver, in.SessionID)
 	if err != nil {
@@ -64,7 +64,7 @@ func (g *sandboxes) pass(ctx context.Context, in SandboxRequest) error {
 	}
 	return temporal.NewApplicationErrorWithOptions(message, BreakerOpen, temporal.ApplicationErrorOptions{
 		NextRetryDelay: wait + time.Duration(rand.Int64N(int64(time.Second))), //nolint:gosec // jitter, so that they do not all start at once
-		Category:       temporal.ApplicationErrorCategoryBenign,               // it only waits; the failures themselves are logged
+		Category:       temporal.ApplicationErrorCategoryBenign,               // the start only waits; the failures themselves are logged
 	})
 }
 

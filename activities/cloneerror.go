@@ -108,8 +108,8 @@ func (g *sandboxes) unknownHost(ctx context.Context, host string) bool {
 	return ok && notFound.IsNotFound && !notFound.IsTemporary && !notFound.IsTimeout
 }
 
-// refusedConnection returns a destination that the network of the sandbox has refused; empty if
-// there is none, or the sandbox's driver does not report it.
+// refusedConnection returns a destination that the network of the sandbox has refused. It is empty
+// if no connection was refused, or the sandbox's driver does not report refusals.
 func (g *sandboxes) refusedConnection(ctx context.Context, sb *sandbox.Sandbox) string {
 	refusals, _, err := sb.Refusals(ctx, 0)
 	if err != nil {

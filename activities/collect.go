@@ -17,9 +17,9 @@ import (
 // imageStore knows which images are needed.
 type imageStore interface {
 	ImageIntend(ctx context.Context, intent image.Intent) error
-	// ImageIntentsForget forgets intents older than age.
+	// ImageIntentsForget deletes intents older than age.
 	ImageIntentsForget(ctx context.Context, age time.Duration) (int64, error)
-	// SnapshotsAge marks snapshots older than age that no bundle was made of as unneeded.
+	// SnapshotsAge marks snapshots older than age as unneeded if no bundle was made of them.
 	SnapshotsAge(ctx context.Context, age time.Duration) error
 	// SnapshotsAudit checks kept snapshots after an id for marks that were missed, and
 	// returns where to continue; "" at the end.
@@ -123,7 +123,8 @@ func (l *look) renew(ctx context.Context) error {
 }
 
 // settleExits looks up the images that the provider made of ended sandboxes. The row of a sandbox
-// is ended only after its session has saved it, so an image that no bundle has by then is unneeded.
+// ends only after its session has saved the sandbox, so an image that is in no bundle by then is
+// unneeded.
 func (l *look) settleExits(ctx context.Context) error {
 	for {
 		due, err := l.store.ExitImagesDue(ctx, collectPage)
@@ -150,7 +151,7 @@ func (l *look) settleExits(ctx context.Context) error {
 	}
 }
 
-// findExit sets the image of an ended sandbox, and reports whether it is known.
+// findExit sets the image of an ended sandbox, and reports whether the result is final.
 func (l *look) findExit(ctx context.Context, e *image.Exit) (known bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, exitTimeout)
 	defer cancel()

@@ -157,8 +157,8 @@ type Signaler interface {
 	SignalSandbox(ctx context.Context, sessionID string, s contract.SandboxSignal) error
 }
 
-// promptedTimeout bounds the signal of a prompt that an agent has sent, because its turn waits for
-// it.
+// promptedTimeout bounds the signal of a prompt that an agent has sent, because the agent's turn
+// waits for the signal.
 const promptedTimeout = time.Second
 
 // prompted signals the prompts that agents send to other sessions. A failure is not an error,

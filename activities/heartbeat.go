@@ -43,7 +43,7 @@ type pulse struct {
 
 	began time.Time
 	// progressed is the time of the last progress, as a duration since began; negative while the
-	// attempt waits for the agent, which has no limit.
+	// attempt waits for the agent, because that wait has no limit.
 	progressed atomic.Int64
 
 	stopped context.CancelFunc
@@ -93,7 +93,7 @@ func (p *pulse) run(ctx context.Context) {
 		timeout = defaultHeartbeatTimeout
 	}
 	interval := heartbeatInterval(timeout)
-	timer := time.NewTimer(interval) // the start of the attempt is as good as a heartbeat
+	timer := time.NewTimer(interval) // the start of the attempt counts as a heartbeat
 	defer timer.Stop()
 	var look <-chan time.Time
 	if p.stall > 0 {

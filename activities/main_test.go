@@ -16,7 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 )
 
-// runnerBinary is the runner as it goes into sandboxes, built for this run of the tests.
+// runnerBinary is the path of the runner for sandboxes, built for this run of the tests.
 var runnerBinary string
 
 // modal is the local Modal of this run of the tests. Every test has its own installation there, so

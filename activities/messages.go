@@ -67,9 +67,9 @@ type DeadlineRequest struct {
 
 // Announced is the result of the announcement of a deadline.
 type Announced struct {
-	At          time.Time     `json:"at,omitzero"` // of the deadline; zero if there is none now
+	At          time.Time     `json:"at,omitzero"` // of the deadline; zero if the session has no deadline now
 	IdleTimeout time.Duration `json:"idleTimeout,omitempty"`
-	Done        bool          `json:"done,omitempty"` // it has its event; otherwise it is too early
+	Done        bool          `json:"done,omitempty"` // it has its event; if false, the request is too early
 }
 
 // PendingCommand is a command that the session has not executed yet.
@@ -174,8 +174,8 @@ type RevertRequest struct {
 	PromptID   string `json:"promptId"`
 }
 
-// Saved describes the bundle that a session can wake from. An empty BundleID means that there is
-// none.
+// Saved describes the bundle that a session can wake from. BundleID is empty if the session has no
+// such bundle.
 type Saved struct {
 	BundleID string `json:"bundleId,omitempty"`
 	Verified bool   `json:"verified"`

@@ -190,9 +190,9 @@ func (p *Purger) stop(ctx context.Context, id string) (stopped bool, err error) 
 	return false, p.workflows.SignalStop(ctx, id)
 }
 
-// erase erases as much as possible and reports whether nothing of the session is left. A failure
-// does not prevent the rest. The row is erased last: while it exists, the erasure is known to be
-// incomplete.
+// erase erases as much of the session as possible and reports whether the erasure is complete. A
+// failure does not prevent the rest. The row is erased last: while it exists, the erasure is known
+// to be incomplete.
 func (p *Purger) erase(ctx context.Context, id string) (erased bool, err error) {
 	sandboxes := p.endSandboxes(ctx, id)
 	content := ignoreNoSession(p.store.PurgeContent(ctx, id))

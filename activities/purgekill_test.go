@@ -264,7 +264,7 @@ func newRelay(t *testing.T, of string, process *mortal) *pgRelay {
 	return w
 }
 
-// cut ends all connections. The server rolls back what is not committed.
+// cut ends all connections. The server rolls back uncommitted transactions.
 func (w *pgRelay) cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

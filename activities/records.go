@@ -46,7 +46,7 @@ type recordStore interface {
 	RunContinue(ctx context.Context, runID string, generation int64) (run.Continuation, error)
 	// RunGet returns the current state of a run.
 	RunGet(ctx context.Context, runID string) (run.Run, error)
-	// RunOpen returns the id of the session's open run; "" if there is none.
+	// RunOpen returns the id of the session's open run, or "".
 	RunOpen(ctx context.Context, sessionID string) (string, error)
 	// PromptRequeue returns a prompt whose outcome is unknown to the queue, as its policy requires.
 	PromptRequeue(ctx context.Context, sessionID, promptID string) error

@@ -13,8 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// repairTranscripts repairs a restored sandbox from the stored transcripts, and reports what was
-// restored.
+// repairTranscripts repairs a restored sandbox from the stored transcripts, and reports the result.
 func (g *restores) repairTranscripts(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, bundle bundle.Bundle, found verification, kept keptTranscripts, fresh bool) (receipt.Receipt, error) {
 	r := receipt.Receipt{Kind: receipt.Full, Missing: []string{}}
 	if bundle.ID == "" {
@@ -72,7 +71,7 @@ func (g *restores) keptTranscripts(ctx context.Context, sessionID string) (k kep
 type agentFiles struct {
 	missing   []string // files that could not be restored
 	unchecked []string // files that were not compared, and versions that diverge from the stored ones
-	changed   bool     // files were written, or are newer than the manifest
+	changed   bool     // some files were written, or are newer than the manifest
 }
 
 // updateTranscripts makes the agent's files in a sandbox at least as new as the stored ones. It

@@ -100,7 +100,7 @@ func (g *restores) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandb
 		if ready, ok, err := g.settleUnsaved(ctx, in, k); ok || err != nil {
 			return ready, err
 		}
-		if k.worked { // what was saved may make it impossible
+		if k.worked { // the work that was saved may make the revert impossible
 			if k.due, k.revert, err = g.store.RevertDue(ctx, in.SessionID); err != nil {
 				return SandboxReady{}, stored(err)
 			}
@@ -113,7 +113,7 @@ func (g *restores) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandb
 	}
 	for i := range maxFallbacks {
 		saved := k.head
-		if i > 0 || k.worked || k.revert { // the head may be another one since
+		if i > 0 || k.worked || k.revert { // the head may have changed since
 			if saved, err = g.head(ctx, in.SessionID); err != nil {
 				return SandboxReady{}, err
 			}
@@ -140,9 +140,9 @@ func (g *restores) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandb
 	return SandboxReady{}, fmt.Errorf("restore %s: more than %d snapshots could not be restored", in.SessionID, maxFallbacks)
 }
 
-// known is what is stored about a session when its restore begins.
+// known is the stored state of a session when its restore begins.
 type known struct {
-	session session.Session // read if a transition is to be recorded
+	session session.Session // set only if a transition must be recorded
 	unsaved session.UnsavedSandbox
 	worked  bool // there is an unsaved sandbox
 	open    []session.SandboxRow
@@ -177,7 +177,7 @@ func (g *restores) known(ctx context.Context, in SandboxRequest) (known, error) 
 	return k, together(reads...)
 }
 
-// head returns the bundle to restore from; zero if there is none.
+// head returns the bundle to restore from; zero if the session has none.
 func (g *restores) head(ctx context.Context, sessionID string) (bundle.Bundle, error) {
 	saved, err := g.store.BundleHead(ctx, sessionID)
 	if failure.CodeOf(err) == failure.NoBundle {
@@ -241,7 +241,7 @@ func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle bu
 		return SandboxReady{}, err
 	}
 	doubtful := doubtfulFiles(kept.positions, bundle.Manifest, found.differing)
-	if from.unrecorded && (handedFrom != "" || len(doubtful) > 0) { // what follows may take long, or fail
+	if from.unrecorded && (handedFrom != "" || len(doubtful) > 0) { // the following steps may take long, or fail
 		if err := g.recordReady(ctx, in, ready); err != nil {
 			return SandboxReady{}, err
 		}

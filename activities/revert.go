@@ -108,8 +108,8 @@ func (g *reverts) RevertSession(ctx context.Context, in RevertRequest) error {
 	return nil
 }
 
-// revert finds the first run that the agent knows, since a run may have ended before it reached the
-// agent.
+// revert reverts the agent to its state before the first run that it knows, because a run may have
+// ended before it reached the agent.
 func revert(r agent.Reverter, files []transcript.File, runs []string) (out agent.Reverted, err error) {
 	for _, run := range runs {
 		if out, err = r.Revert(files, run); err == nil {

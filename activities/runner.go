@@ -29,7 +29,7 @@ type runnerStore interface {
 	// SandboxLinkKeySet records the key from which the token of a sandbox's runner is derived, and
 	// returns the one that was recorded first.
 	SandboxLinkKeySet(ctx context.Context, sessionID string, generation int64, keyID string) (string, error)
-	// SandboxLinkKey returns the recorded key; "" if there is none.
+	// SandboxLinkKey returns the recorded key, or "".
 	SandboxLinkKey(ctx context.Context, sessionID string, generation int64) (string, error)
 	TranscriptPositions(ctx context.Context, sessionID string) ([]transcript.Position, error)
 	// TranscriptAppend stores segments. It skips those that are stored already or exceed a limit; a
@@ -183,14 +183,14 @@ func (g *runners) seal(ctx context.Context, sessionID string, generation int64, 
 	)
 	if err != nil {
 		if command != nil {
-			_ = command.Close() // it ends without a request, and changes nothing
+			_ = command.Close() // without a request, the command ends and changes nothing
 		}
 		return manifest.Manifest{}, err
 	}
 	request := runner.SealRequest{Token: token, Known: known, Grace: grace, FilesFrom: &position}
 	store := g.sealStore(ctx, sessionID, position, generation, masker)
 	sealed, err := sealOnce(ctx, command, request, store)
-	if err == nil && !sealed.Files { // the list of a large workspace takes longer than all the rest, and is seldom needed
+	if err == nil && !sealed.Files { // the list of a large workspace takes longer than the rest of a seal, and is seldom needed
 		request.FilesFrom, request.Files = nil, &position
 		if request.KnownFiles, err = g.store.FilesKnown(ctx, sessionID); err != nil {
 			return manifest.Manifest{}, stored(err)
@@ -241,7 +241,7 @@ func sealOnce(ctx context.Context, process *sandbox.Process, request runner.Seal
 // batches, and the last batch when it is called with nil.
 func (g *runners) sealStore(ctx context.Context, sessionID string, position workspacefile.Position, generation int64, masker *secret.Masker) func(runner.Message) error {
 	gatherer := runner.NewFileGatherer(position, generation)
-	// A seal may report as much as a turn.
+	// The bounds of a seal's reports are those of a turn.
 	budget := &workspacefile.Budget{Bytes: conversation.MaxTurnBytes, Events: conversation.MaxTurnEvents}
 	storeFiles := func() error {
 		b, any := gatherer.Take()

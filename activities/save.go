@@ -19,8 +19,8 @@ import (
 // bundleStore stores bundles and their snapshots.
 type bundleStore interface {
 	WorkflowCheck(ctx context.Context, sessionID string) error
-	// SandboxUnsaved returns the newest sandbox with work that the session's newest bundle does not
-	// cover, ended or not; false if there is none.
+	// SandboxUnsaved returns the newest sandbox, ended or not, with work that the session's newest
+	// bundle does not cover; false if no sandbox has such work.
 	SandboxUnsaved(ctx context.Context, sessionID string) (session.UnsavedSandbox, bool, error)
 	// ImageIntend records that an image is about to be made.
 	ImageIntend(ctx context.Context, intent image.Intent) error
@@ -96,7 +96,7 @@ func (g *bundles) save(ctx context.Context, in SaveRequest) (Saved, error) {
 	var saved Saved
 	var before bool
 	err := together(
-		func() error { return stored(g.store.WorkflowCheck(ctx, in.SessionID)) }, // the agent would be stopped for it
+		func() error { return stored(g.store.WorkflowCheck(ctx, in.SessionID)) }, // the seal would stop the agent
 		func() (err error) { saved, before, err = g.savedBefore(ctx, in); return err },
 	)
 	if err != nil {
@@ -155,7 +155,7 @@ func (g *bundles) unsavedOf(ctx context.Context, in SaveRequest) (SaveRequest, b
 	if err != nil || !worked {
 		return in, false, stored(err)
 	}
-	if row.Generation != in.Generation { // fenced: only a restore saves it
+	if row.Generation != in.Generation { // the sandbox is fenced: only a restore saves it
 		return in, false, fmt.Errorf("generation %d has unsaved work, which a restore saves", row.Generation)
 	}
 	in.SandboxID = row.SandboxID
@@ -242,7 +242,7 @@ func (g *bundles) rescue(ctx context.Context, in SaveRequest, bundle bundle.Bund
 // lostSince returns the losses of a session that falls back to the files of a bundle.
 func lostSince(b bundle.Bundle) []string {
 	if len(b.Manifest.Lost) > 0 {
-		return b.Manifest.Lost // its files are of an even older bundle
+		return b.Manifest.Lost // the files in this bundle are those of an even older one
 	}
 	return []string{"workspace changes since " + b.CreatedAt.UTC().Format(time.RFC3339)}
 }
@@ -269,8 +269,8 @@ func (g *bundles) commit(ctx context.Context, b bundle.Bundle) (Saved, error) {
 	return Saved{BundleID: b.ID, Verified: b.Verified}, nil
 }
 
-// exitSnapshot returns the image that the provider made when the sandbox ended,
-// or "" when there is none.
+// exitSnapshot returns the image that the provider made when the sandbox ended, or "" if the
+// provider made none.
 func (g *bundles) exitSnapshot(ctx context.Context, in SaveRequest) (string, error) {
 	if in.SandboxID == "" {
 		return "", nil

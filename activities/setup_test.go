@@ -84,7 +84,7 @@ func setupMemory(t *testing.T) *harness {
 	drv.Handle("mkdir", func(context.Context, *memsandbox.Proc) int { return 0 })
 	b := newBundle(t, drv)
 	b.memory = drv
-	b.config.Runner = activities.Runner{} // there is none to replace
+	b.config.Runner = activities.Runner{} // sandboxes in memory have no runner to replace
 	b.build()
 	return b
 }
@@ -191,7 +191,7 @@ type attempt struct {
 }
 
 // do runs an activity like Temporal, including the encoding of input, result and error. A turn gets
-// a new dispatch each time unless its request has a number.
+// a new dispatch each time, unless its request has one.
 func do[I, O any](b *harness, a attempt, act func(context.Context, I) (O, error), in I) (O, error) {
 	if turn, ok := any(&in).(*activities.TurnRequest); ok && turn.Dispatch == 0 {
 		turn.Dispatch = b.dispatches.Add(1)
@@ -458,7 +458,7 @@ func (b *harness) sql(t *testing.T, statement string, args ...any) {
 	t.Helper()
 	conn, err := pgx.Connect(b.ctx, b.url)
 	require.NoError(t, err)
-	defer conn.Close(b.ctx) // its answer is in
+	defer conn.Close(b.ctx) // the statement has been answered
 	_, err = conn.Exec(b.ctx, statement, args...)
 	require.NoError(t, err)
 }

@@ -174,7 +174,7 @@ func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start run.Start, to
 		return TurnResult{}, false, stored(err)
 	}
 	result = resultOf(ended)
-	if in.Attend != nil { // if there is nothing pending to report, another attempt has ended the run
+	if in.Attend != nil { // if the end reports no pending work, another attempt has ended the run
 		result.EndedAt, result.Reread = ended.EndedAt, ended.Look == nil && in.Look
 	}
 	return result, ended.Attended, nil
@@ -199,7 +199,7 @@ func (t *Turns) keepSegments(ctx context.Context, in TurnRequest, attempt int64,
 	return err == nil
 }
 
-// notFlushed logs that the turn has ended, but the last lines of its transcripts may be missing.
+// notFlushed logs that the last lines of an ended turn's transcripts may be missing.
 func (t *Turns) notFlushed(ctx context.Context, in TurnRequest, attempt int64, err error) {
 	t.Logger.WarnContext(ctx, "the transcripts were not flushed at the end of a turn", slog.String("session_id", in.SessionID),
 		slog.String("run_id", in.RunID), slog.Int64("attempt", attempt), slog.Any("error", err))
@@ -216,7 +216,7 @@ func parkedOf(start run.Start) *session.Processing {
 // handedOver returns the error of a turn that another worker continues.
 func handedOver() error {
 	return temporal.NewApplicationErrorWithOptions(errHandOver.Error(), HandOver, temporal.ApplicationErrorOptions{
-		Category: temporal.ApplicationErrorCategoryBenign, // it happens with every deploy
+		Category: temporal.ApplicationErrorCategoryBenign, // this happens with every deploy
 	})
 }
 
@@ -224,7 +224,8 @@ func handedOver() error {
 // timeout, so that an attempt ends by itself if the store hangs.
 const recordTimeout = 5 * time.Second
 
-// recorded makes one such statement, heartbeating meanwhile.
+// recorded executes one statement of a turn on its run within recordTimeout, and sends heartbeats
+// meanwhile.
 func recorded[T any](ctx context.Context, do func(context.Context) (T, error)) (T, error) {
 	stop := beat(ctx)
 	defer stop()

@@ -15,12 +15,12 @@ import (
 // the sandbox that has the work, if that sandbox is reused.
 func (g *restores) settleUnsaved(ctx context.Context, in SandboxRequest, k known) (SandboxReady, bool, error) {
 	row, worked := k.unsaved.SandboxRow, k.worked
-	if !worked { // a sandbox whose setup has failed may exist; it holds no work
+	if !worked { // a sandbox whose setup has failed may exist; it contains no work
 		var found bool
 		if row, found = k.unused(in); !found {
 			return SandboxReady{}, false, nil
 		}
-		// Its agent may not be installed in it.
+		// The session's agent may not be installed in that sandbox.
 		if from, _, err := g.store.HandOff(ctx, in.SessionID); err != nil || from != "" {
 			return SandboxReady{}, false, stored(err)
 		}

@@ -22,8 +22,8 @@ import (
 
 // The stages of a workspace. Each is a script that does nothing if the stage is complete in this
 // sandbox. A lock admits one attempt at a time: the exec of an attempt outlives its worker, and the
-// next worker's attempt waits for it. The marks are stored with the runner's state, so that a
-// restored sandbox has them too.
+// attempt of the next worker waits for that exec. The marks are stored with the runner's state, so
+// that a restored sandbox has them too.
 var (
 	//go:embed clone.sh
 	cloneScript string
@@ -44,8 +44,8 @@ const (
 )
 
 // prepareWorkspace clones and sets up the workspace of a session in its sandbox, and skips
-// completed stages. Once the store says that the clone is complete, other programs run in the
-// sandbox and no credentials are sent into it.
+// completed stages. Once the store has the clone as complete, other programs run in the sandbox, so
+// no credentials are sent into it.
 func (g *sandboxes) prepareWorkspace(ctx context.Context, sessionID string, generation int64, sb *sandbox.Sandbox) error {
 	s, err := g.store.SessionGet(ctx, sessionID)
 	if err != nil {
@@ -166,10 +166,10 @@ func (g *sandboxes) isPrivate(ctx context.Context, sessionID string) (bool, erro
 	return false, nil
 }
 
-// setUp runs the session's setup script. While the session stays in its state, which transition is
-// the number of, all attempts run the script once and get the same result, even if the worker that
-// started it is lost. A failure, or a script that was killed at its time limit, needs a person:
-// recover changes the state, so that the script runs again.
+// setUp runs the session's setup script. transition is the number of the session's current state.
+// While the session stays in that state, all attempts together run the script once and get the same
+// result, even if the worker that started it is lost. A failure, or a script that was killed at its
+// time limit, needs a person: recover changes the state, so that the script runs again.
 func (g *sandboxes) setUp(ctx context.Context, sb *sandbox.Sandbox, ws session.Workspace, transition int64) error {
 	err := g.stage(ctx, sb, stage{
 		script: setupScript, stdin: []byte(ws.Setup), timeout: 2*g.SetupTimeout + setupSlack,

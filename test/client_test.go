@@ -331,8 +331,8 @@ func (e *event) shorten() {
 	}
 }
 
-// all returns the events up to the newest one of the log. Without waiting for it, the stream may
-// lag behind a prompt's status in the API.
+// all returns the events up to the newest one of the log. all waits for that event, because the
+// stream may lag behind a prompt's status in the API.
 func (f *follower) all(t *testing.T) []event {
 	t.Helper()
 	newest := f.newest(t)

@@ -164,7 +164,7 @@ func readHistory(t *testing.T, temporal client.Client, id string) historyLength 
 	return last
 }
 
-// traffic counts what all clients of a Postgres send.
+// traffic counts the messages that all clients of a Postgres server send.
 type traffic struct{ statements, roundTrips atomic.Int64 }
 
 // countedConn counts the messages of one client on their way to Postgres.

@@ -245,9 +245,9 @@ func (r *rig) fullQueue(t *testing.T) {
 	r.finish(t, []*subject{other})
 }
 
-// babbler is an agent of the Agent Client Protocol. It answers prompts with as much as it can
-// print: 80 MB of one text, 40 MB of texts and thoughts that each begin a block, or 4,000 calls of
-// tools that never end. It prints as fast as its pipe accepts: see offers.
+// babbler is an agent of the Agent Client Protocol. It answers prompts with the maximum output: 80
+// MB of one text, 40 MB of texts and thoughts that each begin a block, or 4,000 calls of tools that
+// never end. It prints as fast as its pipe accepts: see offers.
 const babbler = `
 chunk=$(head -c 2000 /dev/zero | tr '\0' x)
 say() { printf '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"one","update":%s}}\n' "$1"; }

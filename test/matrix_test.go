@@ -410,7 +410,7 @@ func (m *matrix) round(t *testing.T, f matrixFault) {
 	saw.named(t, f.during)
 }
 
-// prepare creates the sessions as far as possible in advance.
+// prepare creates the sessions in advance, up to the point where they enter their states.
 func (m *matrix) prepare(t *testing.T, cells []*cell) {
 	t.Helper()
 	for _, c := range cells {

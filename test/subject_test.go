@@ -151,7 +151,7 @@ func (s *subject) settled(t *testing.T, within time.Duration) {
 	eventually(t, within, "the prompts of "+s.id+" have ended", func() error { return s.unsettled(true) })
 }
 
-// unsettled describes what has not ended in the session.
+// unsettled returns an error that describes why the session has not settled; nil if it has.
 func (s *subject) unsettled(mayBeInError bool) error {
 	_, view, err := s.call("GET", "/api/sessions/"+s.id, nil)
 	if err != nil {

@@ -24,7 +24,7 @@ type troubled struct {
 	process   string // begins the command line of the agent's own process
 	models    [2]string
 	served    [2]string // the same, as requested from the model server
-	arguments string    // the placeholder in a command of a profile for what follows its name
+	arguments string    // the placeholder, in a command of a profile, for the text after the command's name
 	ask       *modelserver.Call
 	denied    string           // a tool that creates files
 	write     modelserver.Call // of it

@@ -13,7 +13,7 @@ const Version = "0.61.0"
 // Program is the path of the program in a sandbox image. Node runs it.
 const Program = "/overwinter/agents/gemini/bundle/gemini.js"
 
-// sum is the checksum of the tarball, which is the same for every architecture.
+// sum is the checksum of the tarball. There is one tarball for all architectures.
 const sum = "75b43d034a81b4524d8ba5c1907bdf67a033a67e8f3601ff3fc876319ebb44b957f21480563ba9dfd0915aa751c59bfb61722e86b15acadafccb48ca9e4a319d"
 
 var _ agent.Installer = Adapter{}

@@ -166,7 +166,7 @@ func (b *driver) start(ctx context.Context) error {
 		err = withoutInstalls(os.Getenv("HOME"), workspace, os.Getenv("XDG_CONFIG_HOME"))
 	}
 	if err != nil {
-		fmt.Fprintf(b.stderr, "opencode bridge: %v\n", err) // without the import, the start only takes longer
+		fmt.Fprintf(b.stderr, "opencode bridge: %v\n", err) // otherwise OpenCode installs its plugin library, which only takes longer
 	}
 	if shell, err := writeShell(filepath.Join(filepath.Dir(b.store.dir), ".shell")); err != nil {
 		return err

@@ -15,7 +15,7 @@ const pluginLock = `{"name":"opencode","lockfileVersion":3,"packages":{"":{"depe
 `
 
 // keepFromInstalling prevents OpenCode from installing anything into a configuration directory. It
-// leaves a directory with a package list unchanged, because a user has added the list on purpose.
+// leaves a directory with a package list unchanged, because the list was added on purpose.
 func keepFromInstalling(dir string) error {
 	for _, name := range []string{"package.json", "package-lock.json", "node_modules"} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
