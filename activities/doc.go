@@ -5,7 +5,8 @@
 //	queue control   Control: short, or bounded by minutes; a stop never waits for a turn
 //	queue turns     Turns: RunTurn alone, for as long as an agent works
 //
-// RunTurn takes a run for an attempt, has package turn execute it, and gives the run its outcome:
+// RunTurn attaches an attempt to a run, executes the run with package turn, and records its
+// outcome:
 //
 //	RunAttach ─▶ turn.Executor.Run ─▶ RunEnd ─▶ attend the session, or return
 //	(token)      (until its end is committed)
@@ -21,16 +22,16 @@
 //   - An attempt writes only while its token is the newest. A caller that settles a run takes the
 //     token first. Attempts are ordered by the dispatch that the workflow was allotted and
 //     Temporal's attempt number: an older one never takes a newer one's token.
-//   - The row of a generation is written before its sandbox is made, and closed
-//     only when the provider says that the sandbox is gone.
+//   - The row of a generation is written before its sandbox is created, and closed only when the
+//     provider reports that the sandbox has ended.
 //   - A snapshot is recorded before anything depends on it, and a bundle is verified
 //     only when its snapshot resolves at the provider.
 //   - A snapshot starts with this worker's runner, which replaces another one first.
 //   - A sandbox is reused only while it is the newest generation's and has
 //     no bundles except checkpoints.
 //   - The answer to an agent's question is stored in a row before it is sent.
-//   - An attempt that ends records it in the row of its run. Otherwise it counts as lost: a run whose
-//     frames crash workers is quarantined (run.Losses).
+//   - An attempt that ends records its end in the row of its run. Without that record it counts as
+//     lost: a run whose frames crash workers is quarantined (run.Losses).
 //   - Inputs and results hold ids and small state: no text of a prompt, no secret.
 //
 // # What makes an activity safe to run twice
@@ -94,9 +95,9 @@
 // # Heartbeats
 //
 // A turn sends its heartbeats from a separate goroutine (pulse), five per timeout. Frames never
-// wait for one, and one that fails is sent again: a Temporal server that does not answer for ten
-// seconds costs no attempt, and a turn continues without Temporal until another attempt takes the
-// run's token. They stop, and the attempt ends as HandOver, when the turn's loop makes no progress
-// for Config.TurnStall: waiting for the agent is progress, a commit, a delivery or a lock that is
-// stuck is not.
+// wait for a heartbeat, and a failed heartbeat is retried: a Temporal server that does not answer
+// for ten seconds costs no attempt, and a turn continues without Temporal until another attempt
+// takes the run's token. Heartbeats stop, and the attempt ends as HandOver, when the turn's loop
+// makes no progress for Config.TurnStall. Waiting for the agent is progress; a stuck commit,
+// delivery or lock is not.
 package activities

@@ -6,7 +6,7 @@
 // only writes server-sent events. Measurements of a figure and its floor alternate within the same
 // seconds, so that a busy machine slows down both and the ratio remains meaningful.
 //
-// The bench consists of parts, each in a file named for what it measures:
+// The bench consists of parts, each in a file named after its measurements:
 //
 //	options ──▶ parts, one after another ──▶ sections of rows ──▶ document
 //

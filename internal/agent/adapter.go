@@ -52,9 +52,9 @@ type LaunchInput struct {
 	Home      string // home directory of the agent in the sandbox
 	Workspace string // its working directory
 	Resume    bool   // the session has had turns: the transcript files contain its memory
-	// Permissions determine what the agent may do without asking. If they allow everything, the
-	// agent is started so that it never asks. Otherwise it asks before every action that its own
-	// rules do not classify as harmless, and these permissions, or people, answer.
+	// Permissions determine the actions that the agent may take without asking. If they allow
+	// everything, the agent is started so that it never asks. Otherwise it asks before every action
+	// that its own rules do not classify as harmless, and these permissions, or people, answer.
 	Permissions permission.Rules
 	// Profile is the agent's configuration in addition to its defaults; nil for none. Its files are
 	// already in the sandbox, see Profiled.

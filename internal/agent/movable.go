@@ -50,8 +50,8 @@ type Local interface {
 	Unpack(ctx context.Context, dir string, m Moved) (id string, err error)
 	// Resume returns the command that continues a session in its directory.
 	Resume(id string) []string
-	// Settings returns lower-case patterns of the files of a directory that configure what the
-	// program may do there, and which programs it starts.
+	// Settings returns lower-case patterns of the files of a directory that configure the program's
+	// permissions there, and the programs that it starts.
 	Settings() []string
 }
 

@@ -143,7 +143,7 @@ type SealLine struct {
 	Seal    *Seal         `json:"seal,omitempty"`
 }
 
-// message returns the message in a line that is not the seal; nil if there is none.
+// message returns the message in a line, or nil for the line with the seal.
 func (l SealLine) message() Message {
 	switch {
 	case l.Segment != nil:

@@ -101,8 +101,8 @@
 // runner over another socket, without a token: any program in the sandbox may call. A call is a
 // frame of the open run, in the stream call, so a worker executes it once, when it commits the
 // frame, and answers it over the link. The welcome lists the frames of waiting calls, for a worker
-// that takes over after the commit and before the answer. If the hello of a link does not say that
-// its worker answers calls, they are sent as lines of stderr, and the runner answers them itself.
+// that takes over after the commit and before the answer. If the hello of a link does not announce
+// that its worker answers calls, the runner sends them as lines of stderr and answers them itself.
 //
 //	agent ──MCP──▶ tools ──unix socket──▶ serve ──frame──▶ worker ──commit
 //	      ◀───────       ◀─────────────         ◀─answer──
@@ -160,9 +160,9 @@
 // # Durability
 //
 // Records of the journal are in the file system at once, where the sandbox's next runner finds
-// them. They are synced to disk within five seconds (fsync by timer), and all of them at a seal. No
-// prompt waits for the disk: the disk is lost with its sandbox, and the sandbox with its machine,
-// so a stricter rule would have no benefit.
+// them. They are synced to disk within five seconds (fsync by timer), and a seal syncs all of them.
+// No prompt waits for the disk: the disk is lost with its sandbox, and the sandbox with its
+// machine, so a stricter rule would have no benefit.
 //
 //	failure                      result
 //	the worker dies              the journal grows; the next link attaches at its frame

@@ -43,13 +43,13 @@
 // The transcript is the bridge's own; the agent's files are the agent's. The agent resumes with
 // session/resume or session/load in the same sandbox, and in a new one if
 // OVERWINTER_ACP_TRANSCRIPTS ([EnvTranscripts]) names its files. If it cannot, the next prompt
-// contains the newest 200 KiB of the earlier conversation, and a system block says so. Instructions
-// of a profile are sent with the first prompt, MCP servers with the session. Skills, subagents and
-// commands are not supported.
+// contains the newest 200 KiB of the earlier conversation, and a system block reports that.
+// Instructions of a profile are sent with the first prompt, MCP servers with the session. Skills,
+// subagents and commands are not supported.
 //
 // A run is executed once. If its prompt is delivered again, the bridge repeats the outcome of a
-// turn that has ended, reports a turn that the agent had begun as unknown, and runs one that the
-// agent had not begun.
+// turn that has ended, reports the outcome of a turn that the agent had begun as unknown, and runs
+// a turn that the agent had not begun.
 //
 // # Stream and transcript
 //

@@ -59,18 +59,17 @@
 // Folding the translated stream gives the blocks that Parse finds, with the same ids, order,
 // content, status and time, with these exceptions:
 //
-//   - A message that the model was writing when the process was killed is only in the stream, as
-//     far as the program had not yet recorded it. If it is longer than 16 KiB, it is not shown
-//     again in full.
+//   - The part of a message that the program had not recorded when the process was killed is only
+//     in the stream. If the message is longer than 16 KiB, it is not shown again in full.
 //   - Blocks of retries, tasks, compactions and notices, and blocks that never completed, have the
 //     time of their frame in the stream.
-//   - A prompt that had no answer before the process was killed is read again. In the stream it has
+//   - A prompt without an answer when the process was killed is read again. In the stream it has
 //     the time of the second reading.
 //   - promptId and author are only in the stream.
-//   - /clear begins a conversation under an id that the program chooses. It lasts as long as its
-//     process, and is only in the stream if its file is not available.
-//   - The end of a background command is shown where it ended in the stream, and in the transcript
-//     where the model was informed of it, if it was.
+//   - /clear begins a conversation under an id that the program chooses. It lasts until the process
+//     exits, and is only in the stream if its file is not available.
+//   - In the stream, the end of a background command is shown where the command ended. In the
+//     transcript, it is shown where the model was informed of the end, if it was.
 //   - Lines that the translator does not understand are system blocks of subtype "unparsed", only
 //     in the stream. Parse skips lines that it does not understand.
 //

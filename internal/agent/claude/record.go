@@ -37,7 +37,7 @@ type record struct {
 	apiError     bool   // assistant: the model API failed
 	localCommand bool   // assistant: the output of a command such as /cost
 	notice       bool   // user: a background task has ended
-	async        bool   // user: the result says that the subagent continues in the background
+	async        bool   // user: the result reports that the subagent continues in the background
 }
 
 // decode decodes a line. It returns false if the line is not a JSON object with a type.

@@ -57,11 +57,12 @@
 //	a turn that timed out                     system error               <turn>/deadline
 //
 // A subagent's conversation has its thread's id. Its block ends with the first turn of its thread,
-// no matter how the agent was notified of it. A fork, or a thread that replaces a lost one, is the
-// main conversation too; a review belongs to the conversation that requested it. Commands are shown
-// without the shell around them. A result is the command's exit code, if it is not 0, and its
-// output; if it is longer than 64 KiB, its middle is omitted, as in the agent's rollout. Diffs are
-// the agent's own. If a model calls its tools from JavaScript, the calls are shown, not the code.
+// regardless of how the agent was notified of that end. A fork, or a thread that replaces a lost
+// one, is the main conversation too; a review belongs to the conversation that requested it.
+// Commands are shown without the shell around them. A result is the command's exit code, if it is
+// not 0, and its output; if it is longer than 64 KiB, its middle is omitted, as in the agent's
+// rollout. Diffs are the agent's own. If a model calls its tools from JavaScript, the calls are
+// shown, not the code.
 //
 // # Turns
 //
@@ -73,9 +74,9 @@
 // # Questions
 //
 // If permissions do not allow everything, the agent asks before every command that it does not
-// consider harmless, before changes of files, and before calls of MCP servers. "Session" applies as
-// long as the process lives; "always" for a command also writes one of the agent's own rules, which
-// lives as long as the sandbox. The message of a rejection is sent to the agent as a user message.
+// consider harmless, before changes of files, and before calls of MCP servers. "Session" applies
+// until the process exits; "always" for a command also writes one of the agent's own rules, which
+// lasts as long as the sandbox. The message of a rejection is sent to the agent as a user message.
 // The tools exec_command and web_search are removed if permissions deny them by name; for other
 // denied tools the agent asks, and the call is rejected. Questions to the user are possible in
 // every session.
@@ -94,9 +95,9 @@
 //
 // Folding the translated stream gives the blocks that Parse finds, with the same ids, order,
 // content, status, time and authors of prompts. A rollout contains an item only after it has ended.
-// The bridge writes what the rollout lacks to the notebook before it prints it: where each item
-// began, calls that never end, retried requests, text in progress when a turn was aborted, and
-// answers. The exceptions:
+// Before it prints a line, the bridge writes the information that the rollout lacks to the
+// notebook: where each item began, calls that never end, retried requests, text in progress when a
+// turn was aborted, and answers. The exceptions:
 //
 //   - Output that the model was writing when the process was killed is only in the stream. A call
 //     that the model had made by then, and that the agent had not begun, is only in the transcript.

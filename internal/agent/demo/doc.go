@@ -1,7 +1,8 @@
 // Package demo is a small scripted agent, for trying out overwinter and for tests. A prompt is a
 // script, and the agent executes its lines. It is built like Claude Code in its stream-json mode,
-// so that what works with it also works with a real agent: one long-lived process, prompts as JSON
-// lines on stdin, partial text on stdout, its own ids, and a transcript on disk as its only memory.
+// so that code that works with it also works with a real agent: one long-lived process, prompts as
+// JSON lines on stdin, partial text on stdout, its own ids, and a transcript on disk as its only
+// memory.
 //
 // [Adapter] is pure and runs in the worker. Package demoagent is the agent itself and runs in the
 // sandbox, as a subcommand of overwinter-runner. Package demoformat contains the lines that they
@@ -64,8 +65,8 @@
 //	tool_running, tool_result
 //
 // For "ask", tool_running precedes the question. The decision once runs the call. session also lets
-// the tool run without asking as long as the process lives. always also writes the tool's name to
-// the file "allowed", which is stored with the transcript. A rejected call has an error with the
+// the tool run without asking until the process exits. always also writes the tool's name to the
+// file "allowed", which is stored with the transcript. A rejected call has an error with the
 // message as its result, and the turn continues. The first answer to a question counts; later ones,
 // and answers to questions that are not pending, are ignored.
 //

@@ -1,6 +1,6 @@
 // Package gemini is the agent gemini-cli: Google's Gemini CLI, driven over the Agent Client
-// Protocol for streamed output. Its own chat files provide what the protocol lacks: the names,
-// arguments and results of calls, and everything that subagents do. [Adapter] is pure. Package
+// Protocol for streamed output. Its own chat files provide the data that the protocol lacks: the
+// names, arguments and results of calls, and all output of subagents. [Adapter] is pure. Package
 // geminibridge is the bridge, and package geminiformat contains the formats that both use. The
 // program itself is the pinned npm package of [Adapter.Packages] and runs with Node 20 or newer.
 //
@@ -16,17 +16,18 @@
 // # The notebook
 //
 // The transcript of a session is the bridge's notebook, which is append-only. It contains the new
-// records of the chat files and notes of what they lack: prompts with their ids, calls that have
-// begun, aborted answers, ends of turns. Every line is written to the notebook before it is
-// printed, so the transcript is complete when the turn ends. A record is held until everything that
-// it refers to has been printed, because the program's stdout may be read later than its files.
+// records of the chat files, and notes of the data that they lack: prompts with their ids, calls
+// that have begun, aborted answers, ends of turns. Every line is written to the notebook before it
+// is printed, so the transcript is complete when the turn ends. A record is held until everything
+// that it refers to has been printed, because the program's stdout may be read later than its
+// files.
 //
 // The program's own chat file is not a reliable transcript: session/load creates a second file for
-// the same session, the next start deletes the first, and the session is lost. So at each start the
-// bridge removes all chats and writes one file from the notebook, under a name older than any
-// other, which the program then loads and appends to. In that file every call appears once, after
-// the answer that made it. The program itself keeps the calls of a session in one record, and sends
-// each result to the model twice.
+// the same session, the next start deletes the first, and the session is lost. Therefore, at each
+// start, the bridge removes all chats and writes one file from the notebook, with a name older than
+// any other. The program loads that file and appends to it. In that file every call appears once,
+// after the answer that made it. The program itself keeps the calls of a session in one record, and
+// sends each result to the model twice.
 //
 // # Process and ids
 //
@@ -70,8 +71,8 @@
 //   - Lines that the translator does not understand are system blocks of subtype "unparsed", only
 //     in the stream.
 //
-// Streams without the bridge are translated as far as possible. ACP streams have no prompts, no
-// arguments, only those results that a person would be shown, and no subagents. Streams of
+// Streams without the bridge are translated as completely as possible. ACP streams have no prompts,
+// no arguments, no subagents, and only those results that are shown to people. Streams of
 // --output-format stream-json have no thoughts either, and neither has ids of text, prompts, or the
 // times of records. In common with chat files, they have answers, calls with their ids, names and
 // statuses, and their order. The exceptions:
@@ -90,12 +91,12 @@
 //
 // # Permissions
 //
-// If everything is allowed, the program is started so that it never asks (yolo), and the bridge
-// allows what it asks nevertheless, as in a session that it has loaded. Otherwise the core answers,
-// by policy or by asking people, and the program remembers answers for the session. Tools that are
-// denied by name are not offered. Over ACP the program asks no other questions. If it asks for
-// permissions, it rejects every subagent ("denied by policy"), because over ACP it cannot ask on
-// behalf of one.
+// If everything is allowed, the program is started so that it never asks (yolo). If it asks
+// nevertheless, as in a session that it has loaded, the bridge allows the request. Otherwise the
+// core answers, by policy or by asking people, and the program remembers answers for the session.
+// Tools that are denied by name are not offered. Over ACP the program asks no other questions. If
+// it asks for permissions, it rejects every subagent ("denied by policy"), because over ACP it
+// cannot ask on behalf of one.
 //
 // # Profiles
 //

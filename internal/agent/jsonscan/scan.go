@@ -96,7 +96,8 @@ func space(d []byte, i int) int {
 	return i
 }
 
-// skipValue returns the position after the value that begins at i, or -1 if there is none.
+// skipValue returns the position after the value that begins at i, or -1 if no valid value begins
+// there.
 func skipValue(d []byte, i, depth int) int {
 	if i >= len(d) || depth > maxDepth {
 		return -1

@@ -89,7 +89,7 @@ func (l *Ledger[O]) Start(o O, at time.Time) []conversation.Event {
 	return append(events, o.entry().Started(at))
 }
 
-// Find returns the open block with that id, the newest first; nil if there is none.
+// Find returns the newest open block with that id, or nil.
 func (l *Ledger[O]) Find(id string) O {
 	for _, o := range slices.Backward(l.Open) {
 		if o.entry().Block.ID == id {

@@ -80,11 +80,12 @@
 // next request to the model, after the running call or the current text, and answers the newest of
 // the waiting prompts. An answer to a prompt, or to a later one, proves that it was accepted. Until
 // then the bridge holds the events about its message, so that it is shown before that answer, as in
-// the transcript. When the turn is idle, three seconds later if it was not interrupted, the bridge
-// deletes prompts that were not accepted from the session, and notes that they are declined.
-// OpenCode refuses a deletion while it is busy, so it cannot start on the prompt afterwards. The
-// ids of such messages have a mark: those that a killed process has left are deleted before the
-// next prompt, and Parse skips them. Commands such as /compact accept no prompts.
+// the transcript. When the turn is idle, or three seconds later if it was not interrupted, the
+// bridge deletes from the session the prompts that were not accepted, and notes that they are
+// declined. OpenCode refuses a deletion while it is busy, so it cannot start on the prompt
+// afterwards. The ids of such messages have a mark: those that a killed process has left are
+// deleted before the next prompt, and Parse skips them. Commands such as /compact accept no
+// prompts.
 //
 // # Captures
 //
@@ -107,7 +108,7 @@
 // user. Otherwise it asks, except for tools that only read; it rejects tools that are denied by
 // name. It treats all tools that change files as one, edit: if their policies differ, it asks, and
 // the question has the name of the tool. Rejections always have a message, because OpenCode ends
-// the turn on one without. "For the session" and "always" both last as long as the server.
+// the turn on one without. "For the session" and "always" both last until the server exits.
 //
 // # Stream and transcript
 //
@@ -123,8 +124,8 @@
 //   - Two prompts that were sent before the agent started on the first may be in reverse order in
 //     the stream of a capture, which has them in the order in which the agent started on them. The
 //     same applies to a prompt and the output while it waited, if the server reports both late.
-//   - For a session that existed before a captured stream began, the stream contains only what is
-//     new.
+//   - For a session that existed before a captured stream began, the stream contains only new
+//     messages.
 //   - Lines that the translator does not understand are system blocks of subtype "unparsed", only
 //     in the stream. Parse skips lines that it does not understand.
 //

@@ -311,7 +311,7 @@ func (l *passage) control(ctx context.Context, r *bufio.Reader) error {
 	}
 }
 
-// diff takes the diff that the runner requests; nil if there is none.
+// diff takes the diff that the runner requests. It returns nil if it cannot take one.
 func (l *passage) diff(ctx context.Context, survey *runner.Survey) runner.Message {
 	diff, err := workspace.TakeDiff(ctx, survey.Workspace, runner.IndexDir(l.dir), survey.Key)
 	if err != nil {

@@ -9,8 +9,8 @@
 //     never decrease while the runner lives, whichever link has read the file.
 //   - A flush and a seal compare everything that was read before; a poll compares only the
 //     beginning and the end.
-//   - A new link does not read what the previous one has sent, because the runner keeps its hash.
-//     The hash is compared even if no link was open when the file changed.
+//   - A new link does not read the bytes that the previous link has sent, because the runner keeps
+//     their hash. The hash is compared even if no link was open when the file changed.
 //   - Only regular files are read. A FIFO or a device at the path of a transcript is ignored.
 //   - One index of the workspace serves the links one after the other, under one lock.
 //

@@ -64,7 +64,8 @@ func Create(dir, run string, first Mark) (*Journal, error) {
 	return j, nil
 }
 
-// Open opens the journal of a run and truncates a damaged tail. It fails with fs.ErrNotExist if there is none.
+// Open opens the journal of a run and truncates a damaged tail. It fails with fs.ErrNotExist if the
+// run has no journal.
 func Open(dir, run string) (*Journal, error) {
 	if !ValidRun(run) {
 		return nil, fmt.Errorf("open journal: %q does not name a run: %w", run, fs.ErrNotExist)

@@ -20,7 +20,7 @@
 // Invariants:
 //   - One serve per state directory (flock), one agent process, one live link.
 //   - The agent writes to the journal. It waits only for the link of its run, and for at most 20 s
-//     if that takes nothing (pace); its stderr, its exit and the worker's messages are never
+//     if that link takes nothing (pace); its stderr, its exit and the worker's messages are never
 //     delayed.
 //   - Starting, stopping and sealing happen one at a time (Server.life); an interrupt does not wait
 //     for them.

@@ -13,9 +13,9 @@
 // repository, files that its ignore files match. Symbolic links are neither tracked nor followed.
 // .gitignore files and .git/info/exclude apply with git's own rules: the last match decides, !
 // negates, a trailing / matches directories, a / elsewhere anchors the pattern to the file's
-// directory, ** matches any directories. A file that git tracks although a pattern matches it is
-// not tracked here either. At most workspacefile.MaxWatched files are tracked; which ones in a
-// larger workspace is unspecified, but files that were tracked remain so.
+// directory, ** matches any directories. A file that matches a pattern is not tracked here even if
+// git tracks it. At most workspacefile.MaxWatched files are tracked; which ones in a larger
+// workspace is unspecified, but files that were tracked remain so.
 //
 // # Index
 //
@@ -31,8 +31,8 @@
 // tree does. The runner makes this pass when it starts and watches the workspace from then on, so
 // that the first link waits for no pass unless the workspace has changed since, or the worker has
 // not stored everything. The same pass lists everything else in the workspace, so that the
-// comparison with the manifest needs no second listing; so does the pass of a seal, unless git may
-// write to the workspace after it.
+// comparison with the manifest needs no second listing. The pass of a seal does so too, unless git
+// may write to the workspace after it.
 //
 // Every change is reported with a number, in the index's lineage. A worker that reports up to which
 // number it has stored gets all later changes again. If the index does not continue a worker's

@@ -84,7 +84,7 @@ type Listing struct {
 	root    string
 	entries []treeEntry
 	err     error
-	known   map[string]*entry // of the index of changes; nil if it is to be read
+	known   map[string]*entry // of the index of changes; nil if the index must be read
 }
 
 // Digest identifies the listed workspace in a manifest.Tree; empty if it could not be listed.

@@ -11,6 +11,6 @@
 //	piece, answer   assistant_text             <run>/answer
 //	done            ends the turn
 //
-// Text that was being written when the process was killed is only in the stream. If it is longer
-// than 32 KiB, only its beginning is.
+// Text that was being written when the process was killed is only in the stream. If the text is
+// longer than 32 KiB, the stream has only its beginning.
 package parrot
