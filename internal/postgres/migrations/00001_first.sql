@@ -1,25 +1,25 @@
 -- +goose Up
 
--- Statuses are text with a CHECK rather than enums: a new one
--- only replaces a constraint in a transaction. Output of agents is json, not jsonb,
--- because jsonb refuses the escape \u0000 and would reorder keys.
+-- Statuses are text with a CHECK constraint rather than enums: adding one only replaces the
+-- constraint, within a transaction. Agent output is json, not jsonb, because jsonb rejects the
+-- escape \u0000 and reorders keys.
 
 CREATE TABLE installation (
     single     boolean     NOT NULL DEFAULT true,
     id         text        NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
-    -- The sandboxes that the newest worker described, for health checks of the
-    -- api, which never talks to one.
+    -- Sandbox settings as reported by the newest worker, for health checks of the api, which never
+    -- talks to a sandbox.
     sandbox_driver    text NOT NULL DEFAULT '',
     sandbox_isolation text NOT NULL DEFAULT '',
     CONSTRAINT installation_pkey PRIMARY KEY (single),
     CONSTRAINT installation_single CHECK (single)
 );
 
--- The row of a session is also its lock: every writer of data of a session locks
--- it first, and writers of several sessions lock them in the order of their ids. last_seq, last_ordinal, generation and transition_no are counters
--- under that lock. The fill factor leaves room for updates in place, which every
--- append makes; nothing that an append changes is indexed.
+-- A session's row is also its lock: every writer of session data locks it first, and a writer of
+-- several sessions locks them in the order of their ids. last_seq, last_ordinal, generation and
+-- transition_no are counters protected by that lock. The fill factor leaves room for the in-place
+-- (HOT) update that every append makes; no column that an append changes is indexed.
 CREATE TABLE sessions (
     id               text             NOT NULL,
     status           text             NOT NULL,
@@ -60,7 +60,7 @@ CREATE TABLE sessions (
 ) WITH (fillfactor = 70);
 
 CREATE INDEX sessions_newest ON sessions (created_at DESC, id DESC);
--- Sessions that the relay reads: not ended and not loaded.
+-- Sessions that the relay reads: neither ended nor loaded.
 CREATE INDEX sessions_left_open ON sessions (id) WHERE NOT loaded AND status <> 'terminated';
 
 CREATE TABLE session_transitions (
@@ -131,7 +131,7 @@ CREATE TABLE runs (
 ) WITH (fillfactor = 70);
 
 CREATE INDEX runs_session ON runs (session_id);
--- One turn at a time.
+-- One turn per session at a time.
 CREATE UNIQUE INDEX runs_one_open ON runs (session_id) WHERE ended_at IS NULL;
 
 CREATE TABLE events (
@@ -150,13 +150,12 @@ CREATE TABLE events (
     CONSTRAINT events_frame_and_n CHECK ((frame IS NULL) = (n IS NULL))
 );
 
--- A frame is translated once. runs.last_frame ensures this; the index is a second check.
+-- Each frame is translated once. runs.last_frame ensures this; the index is a second check.
 CREATE UNIQUE INDEX events_run_frame ON events (run_id, frame, n) WHERE frame IS NOT NULL;
 
--- The fold of the events. A removed block stays as a tombstone, so that the
--- order in which conversations appeared is kept. The text deltas after text_seq
--- of a block that is live are still in events only: they are added when they are
--- read, and stored with the block when its run ends.
+-- The fold of the events. A removed block remains as a tombstone, to preserve the order in which
+-- conversations appeared. Text deltas of a live block after text_seq are stored in events only:
+-- readers append them, and the end of the run stores them with the block.
 CREATE TABLE blocks (
     session_id      text    NOT NULL,
     conversation_id text    NOT NULL,
@@ -184,7 +183,7 @@ CREATE TABLE transcripts (
     CONSTRAINT transcripts_session FOREIGN KEY (session_id) REFERENCES sessions (id) ON DELETE CASCADE,
     CONSTRAINT transcripts_range CHECK (start >= 0 AND size >= 0)
 );
--- Compressed already.
+-- Already compressed.
 ALTER TABLE transcripts ALTER COLUMN data SET STORAGE EXTERNAL;
 
 CREATE TABLE snapshots (
@@ -247,15 +246,15 @@ CREATE TABLE idempotency_keys (
     session_id text        NOT NULL,
     created_at timestamptz NOT NULL,
     CONSTRAINT idempotency_keys_pkey PRIMARY KEY (key),
-    -- The key is inserted before the session, so that the second of two creates
-    -- waits for the first and creates no session.
+    -- The key is inserted before the session, so that the second of two concurrent creates waits
+    -- for the first and creates no session.
     CONSTRAINT idempotency_keys_session FOREIGN KEY (session_id) REFERENCES sessions (id) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED
 );
 
 CREATE INDEX idempotency_keys_age ON idempotency_keys (created_at);
 
--- A session as clients see it. It has a sandbox while the session may own one and
--- its newest generation is known to exist.
+-- A session as shown to clients. The sandbox is included while the session may own one and its
+-- newest generation is known to exist.
 CREATE VIEW session_views AS
 SELECT
     s.id, s.status, s.status_reason, s.agent, s.profile, s.title, s.workspace, s.parent_id, s.forked_from, s.lazy,
@@ -270,8 +269,8 @@ FROM sessions s
 LEFT JOIN sandboxes b ON b.session_id = s.id AND b.generation = s.generation AND b.sandbox_id <> '' AND b.ended_at IS NULL
     AND s.status NOT IN ('hibernated', 'terminated');
 
--- Bundles that need their snapshot: the newest one that a restore has verified
--- and all newer ones, until the session is terminated.
+-- Bundles that need their snapshot: the newest bundle verified by a restore and all newer ones,
+-- until the session is terminated.
 CREATE VIEW snapshot_uses AS
 SELECT
     n.id, n.created_at, n.condemned_at, n.deleted_at,

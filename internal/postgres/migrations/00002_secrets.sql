@@ -1,6 +1,6 @@
 -- +goose Up
 
--- Sealed by the application: the database never sees a secret in the clear.
+-- Encrypted by the application: the database never sees a plaintext secret.
 CREATE TABLE secrets (
     name       text        NOT NULL,
     sealed     bytea       NOT NULL,

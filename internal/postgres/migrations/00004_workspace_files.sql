@@ -1,7 +1,7 @@
 -- +goose Up
 
--- Stored data of a session's workspace. lineage and seq identify the newest stored
--- report of a runner: a repeated change has a number that is stored already.
+-- Stored data of a session's workspace. lineage and seq identify the newest stored report of a
+-- runner, so that a repeated change is recognized by its number.
 CREATE TABLE workspaces (
     session_id  text        NOT NULL,
     lineage     text        NOT NULL DEFAULT '',
@@ -19,8 +19,8 @@ CREATE TABLE workspaces (
 );
 ALTER TABLE workspaces ALTER COLUMN patch SET STORAGE EXTERNAL;
 
--- Deleted files are kept for a while without their content, so that readers can
--- see when they were deleted.
+-- Rows of deleted files are kept for a while without content, to show readers when the files were
+-- deleted.
 CREATE TABLE workspace_files (
     session_id  text             NOT NULL,
     path        text COLLATE "C" NOT NULL,

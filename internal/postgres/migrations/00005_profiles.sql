@@ -1,8 +1,8 @@
 -- +goose Up
 
--- Settings of agents in addition to their defaults. A change creates a new version;
--- sessions keep their version (sessions.profile is ID@VERSION) until it is changed,
--- even if the profile is deleted.
+-- Settings of agents in addition to their defaults. Each change creates a new version. A session
+-- keeps its version (sessions.profile is ID@VERSION) until it is assigned another one, even if the
+-- profile is deleted.
 CREATE TABLE profiles (
     id          text        NOT NULL,
     name        text        NOT NULL,

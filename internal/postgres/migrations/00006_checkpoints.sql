@@ -1,5 +1,5 @@
 -- +goose Up
 
--- A bundle of a sandbox that continues to run: its generation gets another one
+-- Whether the bundle is of a sandbox that continues to run. The same generation gets another bundle
 -- when the session leaves the sandbox.
 ALTER TABLE bundles ADD COLUMN checkpoint boolean NOT NULL DEFAULT false;

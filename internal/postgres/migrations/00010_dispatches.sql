@@ -1,7 +1,7 @@
 -- +goose Up
 
--- Attempts at a run are ordered, so that one that was paused never takes the token of a newer one:
--- by the dispatch that a workflow was allotted, then by Temporal's attempt at it.
+-- Attempts of a run are ordered by the dispatch number assigned to the workflow, then by Temporal's
+-- attempt number, so that a paused attempt never takes the token from a newer one.
 ALTER TABLE runs
     ADD COLUMN dispatch      bigint NOT NULL DEFAULT 0, -- allotted last
     ADD COLUMN held_dispatch bigint NOT NULL DEFAULT 0, -- of the attempt that attached last

@@ -1,7 +1,7 @@
 -- +goose Up
 
--- Commands of sessions. A row is written before the response and ends in the same transaction as the requested
--- change.
+-- Session commands. A row is written before the response is sent, and its command ends in the same
+-- transaction as the requested change.
 CREATE TABLE session_commands (
     id         text        NOT NULL,
     session_id text        NOT NULL,
@@ -22,10 +22,10 @@ CREATE TABLE session_commands (
 );
 
 CREATE UNIQUE INDEX session_commands_pending ON session_commands (session_id, kind) WHERE status = 'pending';
--- For the relay, which reads the oldest ones, and for retention.
+-- For the relay, which reads the oldest commands, and for retention.
 CREATE INDEX session_commands_waiting ON session_commands (created_at) WHERE status = 'pending';
 CREATE INDEX session_commands_ended_order ON session_commands (session_id, ended_at, id) WHERE status <> 'pending';
 
--- When the workflow was signalled; null once it has read the pending work. Not indexed, so that an update stays
--- in place.
+-- When the workflow was signalled; null once it has read the pending work. Not indexed, so that
+-- updates remain in place (HOT).
 ALTER TABLE sessions ADD COLUMN signalled_at timestamptz;

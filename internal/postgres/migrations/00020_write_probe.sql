@@ -1,6 +1,6 @@
 -- +goose Up
 
--- Health checks write to this table to find out whether writes work.
+-- Health checks write to this table to verify that the database accepts writes.
 CREATE TABLE write_probe (
     single boolean     NOT NULL DEFAULT true,
     at     timestamptz NOT NULL DEFAULT now(),

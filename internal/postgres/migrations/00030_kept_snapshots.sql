@@ -1,7 +1,7 @@
 -- +goose Up
 
--- A snapshot that could not be restored is kept for a while even if later bundles
--- replace it: the provider's response may have been wrong.
+-- A snapshot that could not be restored is kept for a while even if later bundles replace it,
+-- because the provider's response may have been wrong.
 ALTER TABLE snapshots ADD COLUMN IF NOT EXISTS kept_until timestamptz;
 
 CREATE OR REPLACE VIEW snapshot_uses AS

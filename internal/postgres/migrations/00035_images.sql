@@ -1,10 +1,9 @@
 -- +goose Up
 
--- Every image that the installation causes has a row before it exists: a snapshot
--- has an intent, an exit image the row of its sandbox, a base image an intent.
--- unneeded_at marks images to delete, so that finding them does not read the others.
--- The mark is a hint: a snapshot is condemned only after another check under its
--- lock.
+-- Every image that the installation creates has a row before the image exists: snapshots and base
+-- images have an intent, an exit image has the row of its sandbox. unneeded_at marks images to
+-- delete, so that finding them does not read the others. The mark is a hint: a snapshot is marked
+-- for deletion only after another check under its lock.
 ALTER TABLE snapshots ADD COLUMN IF NOT EXISTS kept_until timestamptz; -- needed until then, regardless of bundles
 ALTER TABLE snapshots
     ALTER COLUMN session_id DROP NOT NULL, -- null: found at the provider, of an unknown session
@@ -21,8 +20,8 @@ CREATE INDEX snapshots_base ON snapshots (base_id) WHERE deleted_at IS NULL;
 CREATE INDEX snapshots_page ON snapshots (id) WHERE unneeded_at IS NULL AND deleted_at IS NULL;
 CREATE INDEX bundles_proved ON bundles (session_id, no) WHERE proved_at IS NOT NULL;
 
--- Images in creation. A stale row means that an image may exist whose id was lost
--- with the worker or the response.
+-- Images being created. A stale row means that an image may exist whose id was lost with the worker
+-- or the response.
 CREATE TABLE image_intents (
     id         text        NOT NULL,
     session_id text        NOT NULL, -- empty for a base image
@@ -33,8 +32,8 @@ CREATE TABLE image_intents (
 );
 CREATE INDEX image_intents_age ON image_intents (created_at);
 
--- Ended sandboxes whose provider keeps, or is still making, an image of their
--- files. A row goes when the image is recorded, or known not to exist.
+-- Ended sandboxes for which the provider keeps, or is still making, an image of their files. The
+-- row is deleted when the image is recorded or known not to exist.
 CREATE TABLE exit_images (
     sandbox_id text        NOT NULL,
     session_id text        NOT NULL,
@@ -46,15 +45,14 @@ CREATE TABLE exit_images (
 );
 CREATE INDEX exit_images_next ON exit_images (next_at);
 
--- Sandboxes that ended before this table existed: the provider keeps their images
--- for 30 days.
+-- Sandboxes that ended before this table existed. The provider keeps their images for 30 days.
 INSERT INTO exit_images (sandbox_id, session_id, generation, ended_at)
 SELECT DISTINCT ON (sandbox_id) sandbox_id, session_id, generation, ended_at FROM sandboxes
 WHERE ended_at > now() - interval '31 days' AND sandbox_id <> ''
 ORDER BY sandbox_id, ended_at DESC;
 
--- The newest saved generation of each session that has not ended. Files of sandboxes
--- of later generations may still be rescued.
+-- The newest saved generation of each session that has not ended. The files of sandboxes of later
+-- generations may still be rescued.
 CREATE VIEW saved_generations AS
 SELECT s.id AS session_id,
     coalesce((SELECT max(b.generation) FROM bundles b WHERE b.session_id = s.id AND NOT b.checkpoint), 0)::bigint AS generation
@@ -75,7 +73,7 @@ CREATE INDEX sandboxes_image ON sandboxes (image_id) WHERE ended_at IS NULL;
 
 UPDATE snapshots n SET bundled = true WHERE EXISTS (SELECT FROM bundles b WHERE b.snapshot_id = n.id);
 
--- A sandbox starts from a base image or from a snapshot, which has a sandbox in turn.
+-- A sandbox starts from a base image or from a snapshot, which in turn was taken of a sandbox.
 WITH RECURSIVE lineage AS (
     SELECT n.id, b.image_id, 1 AS depth FROM snapshots n
     JOIN sandboxes b ON b.session_id = n.session_id AND b.generation = n.generation
@@ -89,9 +87,9 @@ WITH RECURSIVE lineage AS (
 UPDATE snapshots n SET base_id = l.image_id FROM lineage l
 WHERE l.id = n.id AND NOT EXISTS (SELECT FROM snapshots p WHERE p.id = l.image_id);
 
--- Bundles that need their snapshot: of a session that has not ended, the one of the
--- newest verified restore and at most three newer ones. A session whose restores
--- never match keeps its three newest.
+-- Bundles that need their snapshot: for each session that has not ended, the bundle of the newest
+-- verified restore and at most three newer ones. A session without a verified restore keeps its
+-- three newest bundles.
 DROP VIEW snapshot_uses;
 CREATE VIEW snapshot_uses AS
 SELECT

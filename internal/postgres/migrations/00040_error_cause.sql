@@ -4,5 +4,5 @@
 -- reason shows whether they are transient.
 ALTER TABLE sessions ADD COLUMN error_cause text NOT NULL DEFAULT '';
 
--- The relay looks for signals that no workflow has answered.
+-- For the relay, which looks for signals that no workflow has answered.
 CREATE INDEX sessions_signalled ON sessions (signalled_at) WHERE signalled_at IS NOT NULL;

@@ -1,6 +1,6 @@
 -- +goose Up
--- The size of a block in bytes, so that a page of them can end by bytes without reading them. Blocks of an
--- earlier version have none until they change.
+-- The size of a block in bytes, which limits a page of blocks by bytes without reading them. NULL
+-- in blocks of an earlier version until they change.
 ALTER TABLE blocks ADD COLUMN size integer;
 CREATE INDEX blocks_position ON blocks (session_id, position);
 

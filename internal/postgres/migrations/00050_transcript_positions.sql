@@ -15,7 +15,7 @@ CREATE TABLE transcript_positions (
     CONSTRAINT transcript_positions_range CHECK (size >= 0 AND segments >= loose AND loose >= 0)
 );
 
--- The sums over the files of a session, and which limits they have reached.
+-- Totals over all files of a session, and the limits that they have reached.
 CREATE TABLE transcript_totals (
     session_id text   NOT NULL,
     files      bigint NOT NULL,
@@ -25,8 +25,8 @@ CREATE TABLE transcript_totals (
     CONSTRAINT transcript_totals_session FOREIGN KEY (session_id) REFERENCES sessions (id) ON DELETE CASCADE
 );
 
--- False in rows of an earlier release, which has no positions. Such processes may run during an upgrade: the
--- trigger updates the positions for them.
+-- False in rows written by an earlier release, which has no positions. Processes of that release
+-- may run during an upgrade; the trigger updates the positions for them.
 ALTER TABLE transcripts ADD COLUMN counted boolean NOT NULL DEFAULT false;
 
 -- +goose StatementBegin

@@ -1,5 +1,5 @@
 -- +goose Up
 
--- Which key of the installation the token of a sandbox's runner is derived from, so that
--- it stays the same when the key is replaced. Null: a release without key ids made it.
+-- The installation key that the token of the sandbox's runner is derived from, so that the token
+-- stays the same when the key is replaced. NULL: derived by a release without key ids.
 ALTER TABLE sandboxes ADD COLUMN link_key text;

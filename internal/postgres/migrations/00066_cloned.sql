@@ -1,5 +1,5 @@
 -- +goose Up
 
--- When the repository of a session was complete in a sandbox. From then on, other programs run there,
--- and no credentials are sent into it.
+-- When the clone of the session's repository completed in the sandbox. From then on other programs
+-- run there, and no credentials are sent to it.
 ALTER TABLE sandboxes ADD COLUMN cloned_at timestamptz;

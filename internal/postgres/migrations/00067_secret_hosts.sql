@@ -1,10 +1,11 @@
 -- +goose Up
 
--- The hosts that a secret may be sent to, as clients state them; empty for the default of its provider.
+-- The hosts that a secret may be sent to, as specified by clients. Empty: the default of its
+-- provider.
 ALTER TABLE secrets ADD COLUMN hosts text[] NOT NULL DEFAULT '{}';
 
--- Values of secrets that were replaced or deleted, sealed as they were. Sandboxes may still know them, so they
--- stay masked.
+-- Values of replaced and deleted secrets, encrypted as before. Sandboxes may still know them, so
+-- they stay masked.
 CREATE TABLE replaced_secrets (
     id          bigint      GENERATED ALWAYS AS IDENTITY,
     name        text        NOT NULL,

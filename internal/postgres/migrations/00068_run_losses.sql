@@ -1,6 +1,6 @@
 -- +goose Up
 
--- What the attempt that holds a run does, and the losses of attempts at one position of its frames: see
+-- The phase of the attempt that owns the run, and the attempts lost at one frame position; see
 -- session.Losses.
 ALTER TABLE runs
     ADD COLUMN doing        text   NOT NULL DEFAULT '',

@@ -1,4 +1,5 @@
 -- +goose Up
 
--- The state of a turn has text of its agent that is not masked. Nothing reads that of a run that is over.
+-- The translator state of a turn contains unmasked text of its agent. The state of an ended run is
+-- never read.
 UPDATE runs SET translator = NULL WHERE ended_at IS NOT NULL AND translator IS NOT NULL;

@@ -1,10 +1,11 @@
 -- +goose Up
 
--- The facets of a session are what lists select it by: its status, its agent, and each string, number and boolean
--- at the top level of its metadata. A facet is a digest, so that an entry is small whatever the value; listing.go
--- computes the same. A NULL status or agent is left out. Metadata with an unpaired surrogate, which json can hold but
--- text cannot, has no facets. The function calls nothing outside of pg_catalog, because an index is built with it
--- while a dump is restored.
+-- Facets are the values by which lists filter sessions: the status, the agent, and each string,
+-- number and boolean at the top level of the metadata. A facet is a digest, so that index entries
+-- are small regardless of the value; listing.go computes the same digests. A NULL status or agent
+-- is omitted. Metadata with an unpaired surrogate, which json can hold but text cannot, has no
+-- facets. The function calls only functions of pg_catalog, because restoring a dump builds an index
+-- with it.
 -- +goose StatementBegin
 CREATE FUNCTION session_facets(status text, agent text, metadata json) RETURNS uuid[]
 LANGUAGE plpgsql IMMUTABLE COST 10000 AS $$
@@ -27,7 +28,7 @@ EXCEPTION WHEN data_exception THEN
 END $$;
 -- +goose StatementEnd
 
--- The metadata of sessions as facets, each with its sessions in the order of lists.
+-- The metadata of sessions as facets, with the sessions of each facet in list order.
 CREATE TABLE session_labels (
     label      uuid        NOT NULL,
     created_at timestamptz NOT NULL, -- of the session
@@ -35,8 +36,8 @@ CREATE TABLE session_labels (
     CONSTRAINT session_labels_pkey PRIMARY KEY (label, created_at, session_id)
 );
 
--- sessions.last_activity_at again, in order. An index on sessions would make each update of it one that is not in
--- place, with an entry in every other index of the table.
+-- A sorted copy of sessions.last_activity_at. With an index on sessions, no update of the column
+-- would be in place (HOT): each would add an entry to every other index of the table.
 CREATE TABLE session_activity (
     session_id text        NOT NULL,
     at         timestamptz NOT NULL,
@@ -44,7 +45,8 @@ CREATE TABLE session_activity (
 );
 CREATE INDEX session_activity_order ON session_activity (at, session_id);
 
--- Triggers keep both tables, so that processes of the release before keep them as well during an upgrade.
+-- Triggers maintain both tables, so that writes of processes of the previous release are included
+-- during an upgrade.
 -- +goose StatementBegin
 CREATE FUNCTION session_listed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

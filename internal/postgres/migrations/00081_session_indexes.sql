@@ -1,11 +1,12 @@
 -- +goose NO TRANSACTION
 -- +goose Up
 
--- Sessions are used while this runs: rows are copied a thousand at a time, and indexes are built concurrently. If it
--- is interrupted, it is run again from its first statement: what was copied stays, and an index that was left invalid
--- is dropped and built again.
+-- Sessions stay in use while this migration runs: rows are copied a thousand at a time, and indexes
+-- are built concurrently. After an interruption, the migration is repeated from its first
+-- statement: copied rows stay, and an invalid index is dropped and built again.
 
--- Building an index concurrently waits for older transactions, but nothing waits for it.
+-- Building an index concurrently waits for older transactions, but no transaction waits for the
+-- build, so it needs no lock timeout.
 SET lock_timeout = 0;
 
 -- +goose StatementBegin
@@ -40,8 +41,8 @@ CREATE INDEX CONCURRENTLY sessions_agent_newest ON sessions (agent, created_at D
 DROP INDEX CONCURRENTLY IF EXISTS sessions_status_agent_newest;
 CREATE INDEX CONCURRENTLY sessions_status_agent_newest ON sessions (status, agent, created_at DESC, id DESC);
 
--- For lists with several filters. A long list of entries that are not in their place yet would be read by every
--- search, so it is kept short (in KiB).
+-- For lists with several filters. Every search reads the whole list of pending index entries, so
+-- the list is kept short (the limit is in KiB).
 DROP INDEX CONCURRENTLY IF EXISTS sessions_facets;
 CREATE INDEX CONCURRENTLY sessions_facets ON sessions USING gin (session_facets(status, agent, metadata)) WITH (gin_pending_list_limit = 256);
 

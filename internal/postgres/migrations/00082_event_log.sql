@@ -1,17 +1,20 @@
 -- +goose Up
 
--- Events move to a table with small rows: a session is a number of 8 bytes instead of a text of 36, a run and a conversation are
--- numbers within their session, and one index serves uniqueness and reading. This step makes the tables, 00083 copies while
--- everything keeps working, 00084 replaces the old table. Processes of the release before may run all the time.
+-- Events move to a table with smaller rows: a session is identified by an 8-byte number instead of
+-- a 36-byte text, runs and conversations by numbers within their session, and one index serves both
+-- uniqueness and reads. This migration creates the tables, 00083 copies the events online, and
+-- 00084 replaces the old table. Processes of the previous release may run throughout.
 
--- The number of a session is never visible outside. Numbers are not reused. New sessions get theirs by default, existing ones
--- from 00083: a column with a default for them would have the table and all its indexes written again under a lock.
+-- The number of a session is internal and never reused. New sessions get theirs by default,
+-- existing ones from 00083: adding a column with a volatile default would rewrite the table and all
+-- its indexes under a lock.
 CREATE SEQUENCE sessions_no_seq;
 ALTER TABLE sessions ADD COLUMN no bigint;
 ALTER TABLE sessions ALTER COLUMN no SET DEFAULT nextval('sessions_no_seq');
 ALTER SEQUENCE sessions_no_seq OWNED BY sessions.no;
 
--- The number of a run within its session, from 1. Rows get it from 00083, or from the trigger where the writer knows of no numbers.
+-- The number of a run within its session, starting at 1. Existing rows get it from 00083; the
+-- trigger assigns it if the writer is of a release without run numbers.
 ALTER TABLE runs ADD COLUMN no integer;
 
 -- +goose StatementBegin
@@ -24,8 +27,9 @@ END $$;
 
 CREATE TRIGGER runs_number BEFORE INSERT ON runs FOR EACH ROW WHEN (NEW.no IS NULL) EXECUTE FUNCTION run_number();
 
--- No foreign key: rows are written under the lock of their session's row only, and a session is deleted only after its events.
--- There is no column for the frame that an event came from: under the same lock runs.last_frame says which frames are committed.
+-- No foreign key: rows are only written under the lock of their session's row, and a session is
+-- deleted only after its events. No column for the frame of an event: runs.last_frame, under the
+-- same lock, records which frames are committed.
 CREATE TABLE event_log (
     session_no      bigint      NOT NULL,
     seq             bigint      NOT NULL,
@@ -37,7 +41,8 @@ CREATE TABLE event_log (
     CONSTRAINT event_log_pkey PRIMARY KEY (session_no, seq),
     CONSTRAINT event_log_seq CHECK (seq >= 1)
 ) WITH (
-    -- A table of 100 million rows is vacuumed after a million deleted or inserted ones, not after twenty.
+    -- A table of 100 million rows is vacuumed after one million deleted or inserted rows instead of
+    -- twenty million.
     autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 10000,
     autovacuum_vacuum_insert_scale_factor = 0.01, autovacuum_vacuum_insert_threshold = 100000,
     autovacuum_analyze_scale_factor = 0.02,
@@ -73,8 +78,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Of the sessions that there are now, those up to the number numbered have one, and those up to through are copied; upto is
--- how many they are. Later ones have larger numbers and are written to both tables from their first event.
+-- The progress of the copy. upto is the count of sessions that exist now. Sessions have been
+-- numbered up to numbered and copied up to through. Later sessions have larger numbers, and their
+-- events are written to both tables from the first event on.
 CREATE TABLE event_log_copied (
     numbered bigint NOT NULL,
     through  bigint NOT NULL,
@@ -83,8 +89,9 @@ CREATE TABLE event_log_copied (
 INSERT INTO event_log_copied (numbered, through, upto) SELECT 0, 0, count(*) FROM sessions;
 SELECT setval('sessions_no_seq', upto + 1, false) FROM event_log_copied;
 
--- event_log_number numbers existing sessions, a thousand in each transaction. It reads pages of all sessions in the order of the
--- primary key: with a condition on no, a column without statistics, the planner would read the whole table for each page.
+-- event_log_number numbers existing sessions, a thousand per transaction. It reads pages of all
+-- sessions in primary key order: with a condition on no, a column without statistics, the planner
+-- would read the whole table for each page.
 -- +goose StatementBegin
 CREATE PROCEDURE event_log_number() LANGUAGE plpgsql AS $$
 DECLARE
@@ -121,8 +128,9 @@ END $$;
 
 CREATE TRIGGER events_mirror AFTER INSERT ON events FOR EACH ROW EXECUTE FUNCTION event_log_mirror();
 
--- event_log_copy copies the events of about 50,000 positions at a time, each piece in a separate transaction under the locks
--- of its sessions. After an interruption it continues with the session after the last one that is copied.
+-- event_log_copy copies the events of about 50,000 positions at a time, each batch in a separate
+-- transaction under the locks of its sessions. After an interruption it continues with the session
+-- after the last copied one.
 -- +goose StatementBegin
 CREATE PROCEDURE event_log_copy() LANGUAGE plpgsql AS $$
 DECLARE

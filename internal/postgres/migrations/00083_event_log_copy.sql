@@ -1,14 +1,16 @@
 -- +goose NO TRANSACTION
 -- +goose Up
 
--- Resumes where it was interrupted; see 00082. Readers do not wait, writers wait for the piece that holds their session.
+-- After an interruption, the copy resumes where it stopped; see 00082. Readers are not blocked; a
+-- writer waits for the batch that contains its session.
 CALL event_log_number();
 
--- Building an index concurrently waits for older transactions, but nothing waits for it.
+-- Building an index concurrently waits for older transactions, but no transaction waits for the
+-- build, so it needs no lock timeout.
 SET lock_timeout = 0;
 DROP INDEX CONCURRENTLY IF EXISTS sessions_no;
 CREATE UNIQUE INDEX CONCURRENTLY sessions_no ON sessions (no);
--- Without statistics of the new column each piece of the copy would read the whole table.
+-- Without statistics of the new column, each batch of the copy would read the whole table.
 ANALYZE sessions (no);
 RESET lock_timeout;
 

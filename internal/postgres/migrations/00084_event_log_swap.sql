@@ -10,7 +10,7 @@ END $$;
 
 ALTER TABLE sessions ALTER COLUMN no SET NOT NULL;
 ALTER TABLE runs ALTER COLUMN no SET NOT NULL;
-DROP INDEX runs_session; -- runs_number serves the same
+DROP INDEX runs_session; -- replaced by runs_number
 
 DROP TABLE events;
 DROP TABLE event_log_copied;
@@ -18,7 +18,8 @@ DROP FUNCTION event_log_mirror;
 DROP PROCEDURE event_log_copy;
 DROP PROCEDURE event_log_number;
 
--- Events by the ids of what they belong to, for people and for processes of the release before.
+-- Events with the ids of their session, run and conversation, for people and for processes of the
+-- previous release.
 CREATE VIEW events AS
 SELECT s.id AS session_id, e.seq, e.type,
     coalesce(c.id, CASE e.conversation_no WHEN 1 THEN 'main' ELSE '' END) AS conversation_id,

@@ -1,5 +1,5 @@
 -- +goose Up
 
--- The token of the attempt that may claim the session's next prompt by itself: its attendant. Empty if only the session's
--- workflow claims.
+-- The token of the session's attendant: the attempt that may claim the next prompt itself. Empty if
+-- only the session's workflow claims prompts.
 ALTER TABLE sessions ADD COLUMN attendant text NOT NULL DEFAULT '';

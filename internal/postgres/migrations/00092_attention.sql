@@ -1,13 +1,13 @@
 -- +goose Up
 
--- What a person did with a prompt whose outcome was lost.
+-- How a person resolved a prompt whose outcome was lost.
 ALTER TABLE prompts
     ADD COLUMN resolution text NOT NULL DEFAULT '',
     ADD COLUMN resolution_note text NOT NULL DEFAULT '',
     ADD COLUMN resolved_at timestamptz,
     ADD CONSTRAINT prompts_resolution CHECK (resolution IN ('', 'retry', 'resolve', 'dismiss') AND (resolution = '') = (resolved_at IS NULL)) NOT VALID;
 
--- What is being done to start the sandbox of a session: a step of its workspace.
+-- The current step in starting the session's sandbox and preparing its workspace.
 ALTER TABLE sessions ADD COLUMN step text NOT NULL DEFAULT '';
 
 CREATE OR REPLACE VIEW session_views AS

@@ -1,7 +1,8 @@
 -- +goose Up
 
--- How many sessions there are by status and agent, as differences: every change of a session adds a row, or two. Their sums are
--- the counts, so that no two transactions write the same row and no count reads the sessions. The reconciler adds the rows up.
+-- The number of sessions by status and agent, stored as differences: every change of a session adds
+-- one or two rows, and the counts are their sums. No two transactions write the same row, and
+-- counting does not read the sessions. The reconciler merges the rows.
 CREATE TABLE session_counts (
     status text   NOT NULL,
     agent  text   NOT NULL,
@@ -25,5 +26,5 @@ $$;
 CREATE TRIGGER session_counted AFTER INSERT OR DELETE OR UPDATE OF status ON sessions
     FOR EACH ROW EXECUTE FUNCTION session_counted();
 
--- The trigger's lock keeps writers out until this is committed.
+-- The lock taken by CREATE TRIGGER blocks writers until this transaction commits.
 INSERT INTO session_counts (status, agent, n) SELECT status, agent, count(*) FROM sessions GROUP BY status, agent;

@@ -1,6 +1,7 @@
 -- +goose Up
 
--- Programs of the release before read costs through this view, as numbers: NULL would fail their lists during an upgrade.
+-- Programs of the previous release read costs through this view as numbers; a NULL would make their
+-- lists fail during an upgrade.
 CREATE OR REPLACE VIEW session_views AS
 SELECT
     s.id, s.status, s.status_reason, s.agent, s.profile, s.title, s.workspace, s.parent_id, s.forked_from, s.lazy,

@@ -1,6 +1,7 @@
 -- +goose Up
 
--- The life of a session's sandbox is in its view: when the session leaves it follows from that.
+-- The view includes the start and the deadline of the session's sandbox, which determine when the
+-- session leaves it.
 CREATE OR REPLACE VIEW session_views AS
 SELECT
     s.id, s.status, s.status_reason, s.agent, s.profile, s.title, s.workspace, s.parent_id, s.forked_from, s.lazy,

@@ -1,7 +1,8 @@
 -- +goose Up
 
--- What is stored with a session outside its events: images in results of tools. The id follows from the content. A row holds the
--- whole content: it is at most 10 MiB, is written once and is read whole, so that pieces would only need more statements.
+-- Data of a session stored outside its events: images in tool results. The id is derived from the
+-- content. A row holds the whole content, because it is at most 10 MiB, written once and read
+-- whole; chunks would only need more statements.
 CREATE TABLE attachments (
     session_id text NOT NULL,
     id         text NOT NULL,
@@ -17,5 +18,5 @@ CREATE TABLE attachments (
     CONSTRAINT attachments_origin CHECK (origin IN ('result', 'prompt')),
     CONSTRAINT attachments_bytes CHECK (bytes = octet_length(content) AND bytes <= 10485760)
 );
--- Images and archives are compressed already.
+-- Images and archives are already compressed.
 ALTER TABLE attachments ALTER COLUMN content SET STORAGE EXTERNAL;

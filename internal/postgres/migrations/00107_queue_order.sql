@@ -1,5 +1,5 @@
 -- +goose Up
 
--- Prompts that wait run in the order of rank and, within it, of ordinal. The digest is of the body that a prompt was submitted with, if it
--- was replaced since: a repeated request is compared with it.
+-- Queued prompts run in the order of rank, then ordinal. submitted_digest is the digest of the
+-- original body of a prompt that was replaced since; a repeated request is compared with it.
 ALTER TABLE prompts ADD COLUMN rank bigint NOT NULL DEFAULT 0, ADD COLUMN submitted_digest bytea;

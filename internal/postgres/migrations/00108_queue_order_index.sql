@@ -1,7 +1,8 @@
 -- +goose NO TRANSACTION
 -- +goose Up
 
--- Building an index concurrently waits for older transactions, but nothing waits for it.
+-- Building an index concurrently waits for older transactions, but no transaction waits for the
+-- build, so it needs no lock timeout.
 SET lock_timeout = 0;
 
 DROP INDEX CONCURRENTLY IF EXISTS prompts_order;

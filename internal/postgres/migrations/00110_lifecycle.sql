@@ -1,10 +1,10 @@
 -- +goose Up
 
--- The events that programs that run many sessions wait for, of all sessions in one order: changes of sessions, prompts
--- and questions, without content. A row names an event of the log; it has no content.
+-- Lifecycle events of all sessions in one order, for programs that manage many sessions: changes of
+-- sessions, prompts and questions. A row references an event of the log and has no content.
 CREATE TABLE lifecycle_events (
-    place      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, -- in the order of writing, for a session that of its log
-    n          bigint,               -- position among all; null until LifecycleNumber has seen the row committed
+    place      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, -- in the order of writes; within a session, the order of its log
+    n          bigint,               -- position in the order of all events; null until LifecycleNumber has seen the row committed
     session_no bigint      NOT NULL,
     seq        bigint      NOT NULL, -- of the event in the session's log; 0: none
     type       text        NOT NULL,
@@ -14,11 +14,12 @@ CREATE UNIQUE INDEX lifecycle_events_n ON lifecycle_events (n) WHERE n IS NOT NU
 CREATE INDEX lifecycle_events_new ON lifecycle_events (place) WHERE n IS NULL;
 CREATE INDEX lifecycle_events_session ON lifecycle_events (session_no);
 
--- Positions are given to committed rows only, by one transaction at a time that holds this row. So a reader that has read up to
--- a position has read everything up to there, whatever the order in which transactions commit.
+-- Positions are assigned to committed rows only, by one transaction at a time, which locks this
+-- row. A reader at a position has therefore read all events up to it, regardless of the order in
+-- which transactions commit.
 CREATE TABLE lifecycle_head (
     only_one boolean PRIMARY KEY DEFAULT true CHECK (only_one),
-    n        bigint NOT NULL, -- the newest position that was given
+    n        bigint NOT NULL, -- the newest assigned position
     kept     bigint NOT NULL  -- rows up to and with this position have been deleted
 );
 INSERT INTO lifecycle_head (n, kept) VALUES (0, 0);

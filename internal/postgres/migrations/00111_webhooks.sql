@@ -1,7 +1,8 @@
 -- +goose Up
 
--- Endpoints that are notified of lifecycle events. after_n is the position up to which there are deliveries; they are written
--- together, so that each event is in one delivery.
+-- Endpoints that are notified of lifecycle events. after_n is the position up to which deliveries
+-- exist. It is updated in the transaction that writes the deliveries, so that each event has one
+-- delivery.
 CREATE TABLE webhooks (
     id              text PRIMARY KEY,
     url             text        NOT NULL,
@@ -14,7 +15,7 @@ CREATE TABLE webhooks (
     disabled_reason text        NOT NULL DEFAULT '',
     failing_since   timestamptz,
     sealed          bytea       NOT NULL, -- the secret
-    old_sealed      bytea,                -- the one before it, until rotated_until
+    old_sealed      bytea,                -- the previous secret, until rotated_until
     rotated_until   timestamptz,
     after_n         bigint      NOT NULL,
     created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -29,9 +30,9 @@ CREATE TABLE webhook_deliveries (
     type       text        NOT NULL,
     status     text        NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'delivered', 'failed')),
     reason     text        NOT NULL DEFAULT '',
-    tries      integer     NOT NULL DEFAULT 0, -- since it was last asked for
-    next_at    timestamptz,          -- of the next attempt; null once it is over
-    started_at timestamptz,          -- when its workflow was last started; null: not since it was asked for
+    tries      integer     NOT NULL DEFAULT 0, -- since it was last requested
+    next_at    timestamptz,          -- of the next attempt; null once the delivery has ended
+    started_at timestamptz,          -- when its workflow was last started; null: not since it was requested
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     ended_at   timestamptz,
     CONSTRAINT webhook_deliveries_once UNIQUE (webhook_id, n)
@@ -46,7 +47,7 @@ CREATE TABLE webhook_attempts (
     no          integer     NOT NULL,
     at          timestamptz NOT NULL,
     duration_ms bigint      NOT NULL,
-    code        integer     NOT NULL, -- 0: no answer
+    code        integer     NOT NULL, -- 0: no response
     error       text        NOT NULL,
     PRIMARY KEY (delivery_id, no)
 );

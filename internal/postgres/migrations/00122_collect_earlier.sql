@@ -1,7 +1,8 @@
 -- +goose Up
 
--- A worker of the release before ends runs without the prompts that are joined to the run's. At the end of its transaction they follow the
--- prompt that they are joined to: they end with it, or wait with it again. The workers of this release have done that by then, with the events.
+-- A worker of the previous release ends a run without ending the prompts joined to the run's
+-- prompt. At the end of its transaction, this trigger gives them the status of that prompt: they
+-- end, or are queued again. Workers of this release have done so by then, including the events.
 
 -- +goose StatementBegin
 CREATE FUNCTION run_ended() RETURNS trigger LANGUAGE plpgsql AS $$

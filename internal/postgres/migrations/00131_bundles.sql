@@ -1,19 +1,20 @@
 -- +goose Up
 
--- The point of the conversation of a bundle, and the outcome of its prompt. Bundles of
--- earlier releases have null in the first three; bundle_views finds out.
+-- The point of the conversation at which a bundle was saved, and the outcome of its prompt. The
+-- first three are null in bundles of earlier releases; bundle_views computes them.
 ALTER TABLE bundles
     ADD COLUMN last_seq    bigint, -- newest event of the session
-    ADD COLUMN prompt_id   text, -- the newest prompt that the agent's memory has; empty: none
-    ADD COLUMN outcome     text, -- of that prompt's run; empty: it has none, open: it has not ended
+    ADD COLUMN prompt_id   text, -- the newest prompt in the agent's memory; empty: none
+    ADD COLUMN outcome     text, -- of that prompt's run; empty: no run, open: not ended
     ADD COLUMN pinned_at   timestamptz,
     ADD COLUMN receipt     json, -- of the newest restore
     ADD COLUMN restored_at timestamptz;
 
--- How many of the newest bundles of a session are kept, whatever was proved.
+-- The number of newest bundles kept for each session, whether verified or not.
 ALTER TABLE installation ADD COLUMN keep_bundles integer NOT NULL DEFAULT 10 CHECK (keep_bundles BETWEEN 1 AND 1000);
 
--- Where a revert removed a block. Null: the agent removed it, or an earlier release has reverted.
+-- The position at which a revert removed a block. Null: removed by the agent, or by a revert of an
+-- earlier release.
 ALTER TABLE blocks ADD COLUMN removed_seq bigint;
 
 CREATE INDEX bundles_pinned ON bundles (session_id) WHERE pinned_at IS NOT NULL;
@@ -34,10 +35,9 @@ LEFT JOIN LATERAL (
     ORDER BY x.began_seq DESC, x.started_at DESC LIMIT 1
 ) r ON true;
 
--- What still needs a snapshot, by the bundles that are made of it. A bundle that is
--- pinned needs it. Of a session that is not over, so do the head, the bundle that the
--- newest proved restore was made from, the newer ones, at most three, and as many of the
--- newest as the installation keeps, unless they could not be restored.
+-- The uses of each snapshot by the bundles made of it. A pinned bundle needs its snapshot. In a
+-- session that has not ended, so do the head, the bundle of the newest verified restore, at most
+-- three newer bundles, and the newest keep_bundles bundles, unless they could not be restored.
 CREATE OR REPLACE VIEW snapshot_uses AS
 SELECT n.id, u.needed, (u.over AND NOT u.needed)::boolean AS session_over
 FROM snapshots n

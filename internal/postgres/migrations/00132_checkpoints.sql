@@ -1,5 +1,5 @@
 -- +goose Up
 
--- When sessions without their own policy save a bundle while they are awake: hibernate (not at
--- all), turn, or a duration. The worker that started last has set it.
+-- When a session without its own policy saves a bundle while it is awake: hibernate (never), turn,
+-- or a duration. Set by the worker that started last.
 ALTER TABLE installation ADD COLUMN checkpoint text NOT NULL DEFAULT 'hibernate';

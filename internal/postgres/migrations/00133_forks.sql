@@ -1,11 +1,11 @@
 -- +goose Up
 
--- What sessions were forked from. The row goes with the fork, not with what it was forked from.
+-- The origin of forked sessions. The row is deleted with the fork, not with its parent.
 CREATE TABLE session_forks (
     session_id text        NOT NULL,
     parent_id  text        NOT NULL, -- may have been purged
     bundle_id  text        NOT NULL, -- of the parent; may have been deleted
-    prompt_id  text        NOT NULL, -- the newest prompt that the agent's memory has; empty: none
+    prompt_id  text        NOT NULL, -- the newest prompt in the agent's memory; empty: none
     memory_id  text        NOT NULL, -- the session under whose name the agent keeps its memory
     created_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT session_forks_pkey PRIMARY KEY (session_id),
@@ -13,10 +13,11 @@ CREATE TABLE session_forks (
 );
 CREATE INDEX session_forks_parent ON session_forks (parent_id, session_id);
 
--- The bundle that a fork begins with: a copy of one of its parent, of the same snapshot.
+-- Whether the bundle is the first one of a fork: a copy of a bundle of the parent, with the same
+-- snapshot.
 ALTER TABLE bundles ADD COLUMN base boolean NOT NULL DEFAULT false;
 
--- As before; a session that is not over also needs the bundle that it began with.
+-- As before; a session that has not ended also needs its base bundle.
 CREATE OR REPLACE VIEW snapshot_uses AS
 SELECT n.id, u.needed, (u.over AND NOT u.needed)::boolean AS session_over
 FROM snapshots n

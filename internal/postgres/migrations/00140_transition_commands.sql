@@ -1,4 +1,5 @@
 -- +goose Up
 
--- The command that a transition was made for; empty if there was none, or if it was recorded before this column.
+-- The command that caused a transition; empty if none did, or if the transition was recorded before
+-- this column existed.
 ALTER TABLE session_transitions ADD COLUMN command_id text NOT NULL DEFAULT '';

@@ -1,16 +1,19 @@
 -- +goose Up
 
--- Prompts of the mode steer are given to the running turn where its agent takes them. steers_token is the token of the attempt that gives
--- them, written with its first events: a worker of the release before that takes the run over has another token, and gives none. steers
--- counts the prompts of the run.
+-- Prompts with mode steer are delivered to the running turn if its agent accepts them. steers_token
+-- is the token of the attempt that delivers them, written with its first events. If a worker of the
+-- previous release takes over the run, it has another token and delivers none. steers counts the
+-- steer prompts of the run.
 ALTER TABLE runs ADD COLUMN steers_token text NOT NULL DEFAULT '', ADD COLUMN steers bigint NOT NULL DEFAULT 0;
 
--- steers_run is the run whose turn the prompt is for. An attempt takes it: it is processing then, in that run, and joined to the run's
--- prompt. steered_part is the part of the run in which the agent has taken it; null before.
+-- steers_run is the run whose turn the prompt is for. When an attempt takes the prompt, it becomes
+-- processing in that run and is joined to the run's prompt. steered_part is the part of the run in
+-- which the agent accepted it; null before.
 ALTER TABLE prompts ADD COLUMN steers_run text NOT NULL DEFAULT '', ADD COLUMN steered_part bigint;
 
--- run_ended as before, and for prompts that a worker of this release has taken for a turn that one of the release before has ended: those that the
--- agent had taken by then end with it. Of the others it is not known whether the agent has had them.
+-- run_ended as before. In addition it handles prompts that a worker of this release has taken for a
+-- turn that a worker of the previous release ends: those accepted by the agent end with the turn.
+-- For the others it is unknown whether the agent received them.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION run_ended() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

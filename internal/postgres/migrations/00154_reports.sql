@@ -1,10 +1,10 @@
 -- +goose Up
 
--- What the agent of a session has reported last, of each kind.
+-- The latest report of each kind by a session's agent.
 CREATE TABLE session_reports (
     session_id text        NOT NULL,
     kind       text        NOT NULL, -- git_state, pull_request
-    data       text        NOT NULL, -- as in its event; of a pull request, with what was reported of it before
+    data       text        NOT NULL, -- as in its event; for a pull request, merged with its earlier reports
     run_id     text        NOT NULL, -- of the newest report
     first_at   timestamptz NOT NULL, -- of a pull request, when it was created
     at         timestamptz NOT NULL,
@@ -12,7 +12,7 @@ CREATE TABLE session_reports (
     CONSTRAINT session_reports_session FOREIGN KEY (session_id) REFERENCES sessions (id) ON DELETE CASCADE
 );
 
--- The images that the agent of a session has shown. Their bytes are attachments.
+-- Images shown by a session's agent. Their bytes are attachments.
 CREATE TABLE screenshots (
     session_id text        NOT NULL,
     seq        bigint      NOT NULL, -- of the event

@@ -1,6 +1,6 @@
 -- +goose Up
 
--- A new title of a session is a lifecycle event too: lists of sessions show it.
+-- A new session title is also a lifecycle event, because session lists show it.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION lifecycle_event() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,7 +1,8 @@
 -- +goose Up
 
--- What the parts of a run have used that ended when it was parked: the end of a run reports its last part. The cost is null if that
--- of one of them is not known. part_seq is the session's newest event when the present part began; 0: the run's first.
+-- The usage of the run's parts that ended when it was parked; the end of the run reports the usage
+-- of its last part. The cost is null if the cost of one of them is unknown. part_seq is the
+-- session's newest event when the current part began; 0: the first part.
 ALTER TABLE runs ADD COLUMN part_seq bigint NOT NULL DEFAULT 0;
 ALTER TABLE runs ADD COLUMN parked_input_tokens bigint NOT NULL DEFAULT 0;
 ALTER TABLE runs ADD COLUMN parked_output_tokens bigint NOT NULL DEFAULT 0;

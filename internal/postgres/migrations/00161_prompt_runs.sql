@@ -1,20 +1,23 @@
 -- +goose Up
 
--- The run of a prompt is allotted when the prompt is submitted, and stays its run when the prompt is queued again. Rows of runs are claims
--- of it: the first has the id that was allotted, later ones that id and their number. A prompt of an earlier release has none until it is
--- claimed, and then the id of that claim.
+-- The run of a prompt is assigned when the prompt is submitted, and remains its run if the prompt
+-- is queued again. The rows of runs are its claims: the first has the assigned id, a later one that
+-- id and a number. A prompt of an earlier release has no run id until it is claimed, and then gets
+-- the id of that claim.
 ALTER TABLE prompts
     ADD COLUMN allotted_run_id text    NOT NULL DEFAULT '',
     ADD COLUMN claims          integer NOT NULL DEFAULT 0,
-    ADD COLUMN base_session_id text    NOT NULL DEFAULT '', -- what the run was asked to continue; empty: it was submitted as a prompt
-    ADD COLUMN base_bundle_id  text    NOT NULL DEFAULT ''; -- with which it began; empty: the session had worked since its newest bundle
--- The id that a workflow claims with, where the run has another one: the same claim is granted again.
+    ADD COLUMN base_session_id text    NOT NULL DEFAULT '', -- the session that the run was asked to continue; empty: it was submitted as a prompt
+    ADD COLUMN base_bundle_id  text    NOT NULL DEFAULT ''; -- the bundle that it began with; empty: the session had worked since its newest bundle
+-- The id that the workflow claims with, if it differs from the run's id, so that a repeated claim
+-- is granted again.
 ALTER TABLE runs ADD COLUMN claim_id text NOT NULL DEFAULT '';
 
--- The run that made a session or was submitted to it with the key; empty: the key is of another request.
+-- The run that created a session with the key or was submitted to one; empty: the key belongs to
+-- another kind of request.
 ALTER TABLE idempotency_keys ADD COLUMN prompt_id text NOT NULL DEFAULT '';
 
--- For an api of the release before, which knows nothing of runs: an id that is ordered by time.
+-- Generates a time-ordered id, for an api of the previous release, which does not assign runs.
 -- +goose StatementBegin
 CREATE FUNCTION new_run_id() RETURNS text LANGUAGE sql VOLATILE AS $$
     SELECT 'run_' || lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0') || '7'
@@ -24,7 +27,8 @@ $$;
 
 ALTER TABLE prompts ALTER COLUMN allotted_run_id SET DEFAULT new_run_id();
 
--- Runs for those who read them: the prompt, its newest claim, and the first bundle that was saved after it and before the next one.
+-- Runs as shown to clients: the prompt, its newest claim, and the first bundle saved after it and
+-- before the next prompt.
 CREATE VIEW run_views AS
 SELECT p.allotted_run_id AS run_id, p.run_id AS claim_id, p.session_id, p.id AS prompt_id, p.ordinal, s.agent, p.base_session_id, p.base_bundle_id,
     p.joined_to, p.status, p.reason, p.claims, p.created_at, p.started_at, p.ended_at,

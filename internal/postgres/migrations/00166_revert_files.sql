@@ -1,12 +1,14 @@
 -- +goose Up
 
--- The bundle that a revert with files leads to. Workers of the release before let commands of its kind wait.
+-- The target bundle of a revert with files. Workers of the previous release leave commands of this
+-- kind pending.
 ALTER TABLE session_commands ADD COLUMN bundle_id text NOT NULL DEFAULT '';
 ALTER TABLE session_commands DROP CONSTRAINT session_commands_kind;
 ALTER TABLE session_commands ADD CONSTRAINT session_commands_kind CHECK (kind IN
     ('stop', 'wake', 'hibernate', 'sync', 'abort', 'revert', 'recover', 'environment/restart', 'environment/terminate', 'revert/files'));
 
--- As before; a bundle that a pending revert leads to is needed too, whatever is saved before the revert.
+-- As before; the target bundle of a pending revert is needed too, regardless of bundles saved
+-- before the revert.
 CREATE OR REPLACE VIEW snapshot_uses AS
 SELECT n.id, u.needed, (u.over AND NOT u.needed)::boolean AS session_over
 FROM snapshots n

@@ -1,7 +1,8 @@
 -- +goose Up
 
--- A worker of a release that does not know forks starts the agent of one without its memory. Programs that know them say so with
--- every connection; others cannot take a run of a fork, whatever they try: their attempt is repeated until a worker that can has it.
+-- A worker of a release without forks would start a fork's agent without its memory. Programs that
+-- support forks declare it on every connection. Other programs cannot take a run of a fork: their
+-- attempt is retried until a worker that supports forks gets it.
 -- +goose StatementBegin
 CREATE FUNCTION refuse_fork() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

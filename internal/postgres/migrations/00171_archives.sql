@@ -1,12 +1,12 @@
 -- +goose Up
 
--- Portable archives: of bundles that are exported, and those that sessions were imported from.
+-- Portable archives: exports of bundles, and imports that sessions were created from.
 CREATE TABLE archives (
     id         text        NOT NULL,
-    bundle_id  text        NOT NULL, -- that it was made of; empty: it was imported
+    bundle_id  text        NOT NULL, -- its source; empty: it was imported
     state      text        NOT NULL CHECK (state IN ('pending', 'ready', 'failed')),
     reason     text        NOT NULL DEFAULT '', -- why it failed
-    attempt    bigint      NOT NULL DEFAULT 0, -- the newest at making it, whose parts count
+    attempt    bigint      NOT NULL DEFAULT 0, -- the newest attempt to make it; only its parts are valid
     tries      bigint      NOT NULL DEFAULT 0, -- attempts since it was requested
     bytes      bigint      NOT NULL DEFAULT 0,
     next_at    timestamptz NOT NULL DEFAULT now(), -- of the next attempt
@@ -17,7 +17,7 @@ CREATE TABLE archives (
 CREATE UNIQUE INDEX archives_bundle ON archives (bundle_id) WHERE bundle_id <> '';
 CREATE INDEX archives_pending ON archives (next_at) WHERE state = 'pending';
 
--- Its bytes, sealed.
+-- The bytes of an archive, encrypted.
 CREATE TABLE archive_parts (
     archive_id text   NOT NULL,
     attempt    bigint NOT NULL,
@@ -27,22 +27,22 @@ CREATE TABLE archive_parts (
     CONSTRAINT archive_parts_archive FOREIGN KEY (archive_id) REFERENCES archives (id) ON DELETE CASCADE
 );
 
--- What a bundle without a snapshot is restored from; empty: nothing.
+-- The archive from which a bundle without a snapshot is restored; empty: none.
 ALTER TABLE bundles ADD COLUMN archive_id text NOT NULL DEFAULT '';
 CREATE INDEX bundles_archive ON bundles (archive_id) WHERE archive_id <> '';
 
--- Where sessions were before they were imported.
+-- The origin of imported sessions.
 CREATE TABLE session_imports (
     session_id text        NOT NULL,
     memory_id  text        NOT NULL, -- the session under whose name the agent keeps its memory
-    remembers  boolean     NOT NULL, -- there is such a memory
+    remembers  boolean     NOT NULL, -- whether such a memory exists
     place      text        NOT NULL, -- a text for people
     created_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT session_imports_pkey PRIMARY KEY (session_id),
     CONSTRAINT session_imports_session FOREIGN KEY (session_id) REFERENCES sessions (id) ON DELETE CASCADE
 );
 
--- As before; a bundle has files in an archive too.
+-- As before; a bundle with an archive also has files.
 CREATE OR REPLACE VIEW bundle_views AS
 SELECT b.id, b.no, b.session_id, b.parent_id, b.generation, b.snapshot_id, b.manifest, b.verified, b.checkpoint, b.created_at,
     b.pinned_at, b.receipt, b.restored_at, p.last_seq,

@@ -1,9 +1,11 @@
 -- +goose Up
 
--- The agent that worked in a session before it was forked with another one, which has none of its memory; empty for the same agent.
+-- The previous agent of a session that was forked with another agent, which has none of its memory;
+-- empty if the agent is the same.
 ALTER TABLE session_forks ADD COLUMN handed_from text NOT NULL DEFAULT '';
 
--- A worker of a release that does not know forks would restore such a fork without its agent, which the snapshot does not have.
+-- A worker of a release without forks would restore such a fork without installing its agent, which
+-- the snapshot does not contain.
 -- +goose StatementBegin
 CREATE FUNCTION refuse_hand_off() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

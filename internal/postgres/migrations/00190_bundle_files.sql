@@ -1,11 +1,12 @@
 -- +goose Up
 
--- The files and the diff that a bundle has, without its sandbox. The epoch of a workspace counts its bundles. A file has the epoch in which it was
--- last written, and what is replaced is kept for the bundles that have it.
+-- The files and the diff of each bundle, readable without its sandbox. The epoch of a workspace
+-- counts its bundles. A file has the epoch in which it was last written, and a replaced version is
+-- kept for the bundles that contain it.
 ALTER TABLE workspaces
     ADD COLUMN epoch      bigint NOT NULL DEFAULT 0,
     ADD COLUMN diff_epoch bigint NOT NULL DEFAULT 0,
-    ADD COLUMN kept_epoch bigint NOT NULL DEFAULT 0; -- of older bundles, something is not kept
+    ADD COLUMN kept_epoch bigint NOT NULL DEFAULT 0; -- bundles of earlier epochs are incomplete
 ALTER TABLE workspace_files ADD COLUMN epoch bigint NOT NULL DEFAULT 0;
 
 CREATE TABLE earlier_files (
@@ -36,8 +37,8 @@ CREATE TABLE earlier_diffs (
 );
 ALTER TABLE earlier_diffs ALTER COLUMN patch SET STORAGE EXTERNAL;
 
--- files_epoch is null for bundles without files and for those of earlier releases. A copy of a bundle in a fork has the files of the
--- bundle files_of, until the session of that one is purged.
+-- files_epoch is null for bundles without files and for those of earlier releases. A bundle copied
+-- to a fork has the files of the bundle files_of, until that bundle's session is purged.
 ALTER TABLE bundles
     ADD COLUMN files_epoch bigint,
     ADD COLUMN files_of    text NOT NULL DEFAULT '';
@@ -54,7 +55,8 @@ $$;
 -- +goose StatementEnd
 CREATE TRIGGER workspace_files_epoch BEFORE INSERT OR UPDATE ON workspace_files FOR EACH ROW EXECUTE FUNCTION workspace_file_epoch();
 
--- At most 64 MiB of content are kept of a session, and 100,000 files. A workspace that exceeds the second bound keeps nothing for its bundles until then.
+-- A session keeps at most 64 MiB of content and 100,000 files. A workspace that exceeds the second
+-- limit keeps no files for its bundles up to then.
 -- +goose StatementBegin
 CREATE FUNCTION workspace_files_keep() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE

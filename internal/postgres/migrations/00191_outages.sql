@@ -1,6 +1,7 @@
 -- +goose Up
 
--- When workers did not reach Postgres or Temporal. Explanations name them: a turn that an outage has delayed may have no other trace of it.
+-- Periods in which workers could not reach Postgres or Temporal. Explanations mention them, because
+-- a turn delayed by an outage may have no other trace of it.
 CREATE TABLE outages (
     id      bigint GENERATED ALWAYS AS IDENTITY,
     part    text        NOT NULL CHECK (part IN ('database', 'temporal')),
