@@ -1,8 +1,8 @@
 -- +goose Up
 
 -- Questions of agents. A question belongs to the turn in which it was asked and is closed when that
--- turn ends, at the latest. delivered_at is when the agent received the outcome of the question;
--- until then a worker must still deliver it.
+-- turn ends, at the latest. delivered_at is when the agent received the outcome of the question.
+-- Until then a worker must still deliver it.
 CREATE TABLE questions (
     id           text        NOT NULL,
     session_id   text        NOT NULL,

@@ -1,7 +1,7 @@
 -- +goose Up
 
--- The previous agent of a session that was forked with another agent, which has none of its memory;
--- empty if the agent is the same.
+-- The previous agent of a session that was forked with another agent, which has none of its memory.
+-- Empty if the agent is the same.
 ALTER TABLE session_forks ADD COLUMN handed_from text NOT NULL DEFAULT '';
 
 -- A worker of a release without forks would restore such a fork without installing its agent, which

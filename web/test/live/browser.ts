@@ -1,5 +1,5 @@
-// Uses the example in a real browser: creates a session, answers a question, and kills the api while text
-// arrives.
+// Runs the example in a real browser: creates a session, answers a question, and kills the api while text is
+// streaming.
 import chromium from "@sparticuz/chromium";
 import { createClient } from "@overwinter/client";
 import assert from "node:assert/strict";
@@ -8,7 +8,7 @@ import { createServer, request } from "node:http";
 import { createRequire } from "node:module";
 import { connect, type AddressInfo } from "node:net";
 
-// The declarations of puppeteer-core need more of the DOM than the packages are compiled with.
+// The declarations of puppeteer-core need DOM types that the packages are compiled without.
 const puppeteer = createRequire(import.meta.url)("puppeteer-core") as {
   launch(options: object): Promise<{ newPage(): Promise<Page>; close(): Promise<void>; version(): Promise<string> }>;
 };
@@ -32,7 +32,7 @@ assert.ok(pid > 1, "OVERWINTER_API_PID is not set");
 const transport = process.env["TRANSPORT"] ?? "";
 const script = readFileSync(process.env["OVERWINTER_PAGE"] ?? "");
 
-// The page and the API have one origin, as behind a proxy.
+// The page and the API share one origin, as with a reverse proxy.
 const server = createServer((incoming, outgoing) => {
   if (incoming.url?.startsWith("/?")) return void outgoing.setHeader("Content-Type", "text/html").end("<!doctype html><div id=root></div><script type=module src=/page.js></script>");
   if (incoming.url === "/page.js") return void outgoing.setHeader("Content-Type", "text/javascript").end(script);
@@ -89,7 +89,7 @@ try {
   await page.type("textarea", `slow 50ms: ${words}`);
   await page.click("form:has(textarea) button");
   await shows(page, "[data-block=assistant_text][data-status=streaming]", "w20 ");
-  // The page may be read too late to see this state.
+  // This state may have passed before the page is read.
   await page.evaluate(`{
     const status = document.querySelector("[role=status]");
     new MutationObserver(() => (window.lost ||= status.textContent.includes("reconnecting"))).observe(status, { childList: true, characterData: true, subtree: true });

@@ -1,6 +1,6 @@
-// Follows a session whose connections are cut at random, and compares the result with the server's state. Run
-// by Go: OVERWINTER_API_URL is the proxy that cuts connections, OVERWINTER_DIRECT_URL is the api itself.
-// TRANSPORT selects the transport.
+// Follows a session over connections that are closed at random, and compares the result with the server's
+// state. Run by a Go test: OVERWINTER_API_URL is the proxy that closes connections, OVERWINTER_DIRECT_URL is
+// the api itself. TRANSPORT selects the transport.
 import { createClient, fold, isMarker, type Event, type Transport } from "@overwinter/client";
 import assert from "node:assert/strict";
 import { isDeepStrictEqual } from "node:util";
@@ -32,7 +32,7 @@ for await (const item of handle.follow({ onConnection: (state) => state === "los
     events.push(item);
     if (item.type === "turn_end") ended++;
   }
-  if (ended === prompts && caughtUp > 0) break; // cuts may prevent it from catching up until all turns have ended
+  if (ended === prompts && caughtUp > 0) break; // disconnects may prevent it from catching up until all turns have ended
 }
 await submitted;
 

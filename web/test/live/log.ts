@@ -1,4 +1,4 @@
-// Prints the events of a session as it follows them, each on a line, until the session has ended.
+// Follows a session until it has ended, and prints one event per line.
 import { createClient, isMarker, type Transport } from "@overwinter/client";
 import assert from "node:assert/strict";
 

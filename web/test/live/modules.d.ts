@@ -1,4 +1,4 @@
-// jsdom has no declarations of its own.
+// jsdom does not include type declarations.
 declare module "jsdom" {
   export class JSDOM {
     constructor(html: string, options?: object);

@@ -49,7 +49,7 @@ await until("the prompt is processed", () => $("[aria-label=Queue]").textContent
 await until("the question is there", () => $("[data-question] fieldset"));
 assert.equal($("legend").textContent, "Which colour?");
 
-// No answer, and then one.
+// First unanswered, then answered.
 const form = $<HTMLFormElement>("[data-question] form");
 form.dispatchEvent(new dom.window.Event("submit", { bubbles: true, cancelable: true }));
 await until("an answer is missed", () => $("[data-question] [role=alert]")?.textContent?.includes("has no answer yet"));
@@ -80,7 +80,7 @@ function send(text: string): void {
   field.dispatchEvent(new dom.window.KeyboardEvent("keydown", { key: "Enter", bubbles: true, cancelable: true }));
 }
 
-/** The agent's text in the first page. */
+/** Returns the agent's text in the first page. */
 function texts(): (string | null)[] {
   return [...$("[role=log]").querySelectorAll("[data-block=assistant_text]")].map((e) => e.textContent);
 }

@@ -1,4 +1,4 @@
-// A server in memory: the responses that `fetch` returns to a client, request by request.
+// An in-memory server: `fetch` returns prepared responses, one per request.
 import { createClient, type Client, type ClientOptions } from "@overwinter/client";
 
 export interface Request {
@@ -10,7 +10,7 @@ export interface Request {
 
 export type Answer = (request: Request, signal: AbortSignal | undefined) => Response | Promise<Response>;
 
-/** A client whose requests get these responses, in order; the last one is repeated. */
+/** Returns a client whose requests get these responses, in order; the last one is repeated. */
 export function clientOf(answers: Answer[], options: Partial<ClientOptions> = {}): { client: Client; requests: Request[] } {
   const requests: Request[] = [];
   const fetch = async (input: string | URL | globalThis.Request, init: RequestInit = {}) => {
@@ -43,7 +43,7 @@ export const unreachable: Answer = () => {
   throw new TypeError("fetch failed");
 };
 
-/** A stream that sends these texts and then closes, breaks, or stays open. */
+/** Returns a stream that sends these texts and then closes, fails, or stays open. */
 export function stream(texts: string[], end: "close" | "break" | "stay" = "close"): Answer {
   return (_, signal) => {
     const left = texts.map((t) => new TextEncoder().encode(t));
@@ -53,7 +53,7 @@ export function stream(texts: string[], end: "close" | "break" | "stay" = "close
           try {
             controller.error(signal.reason);
           } catch {
-            // It is closed already.
+            // Already closed.
           }
         });
       },
@@ -70,7 +70,7 @@ export function stream(texts: string[], end: "close" | "break" | "stay" = "close
   };
 }
 
-/** An event as the stream has it. */
+/** Formats an event as sent by the stream. */
 export function frame(seq: number, type = "title", data: unknown = { title: `title ${seq}` }): string {
   const event = { seq, type, sessionId: "ses_1", at: "2026-01-02T03:04:05.000Z", data };
   return `id: ${seq}\nevent: ${type}\ndata: ${JSON.stringify(event)}\n\n`;

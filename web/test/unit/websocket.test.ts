@@ -4,8 +4,8 @@ import { test } from "node:test";
 import { clientOf, json, problem, stream, type Answer } from "./server.js";
 
 /**
- * The script of a WebSocket in memory: messages as objects, `open` is false if the handshake is refused, and
- * the code of the close.
+ * The script of an in-memory WebSocket: messages as objects; `open`, false if the handshake is refused; and the
+ * close code.
  */
 interface Script {
   open?: boolean;
@@ -14,7 +14,7 @@ interface Script {
   code?: number; // stays open without one
 }
 
-/** A constructor of WebSockets that follow the scripts, in order. */
+/** Returns a WebSocket constructor whose instances follow the scripts, in order. */
 function sockets(scripts: Script[]) {
   const urls: string[] = [];
   const protocols: string[][] = [];

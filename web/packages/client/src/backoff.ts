@@ -9,7 +9,7 @@ export class Backoff {
     this.#next = first;
   }
 
-  /** The next pause, or that of the server if it asks for a longer one. */
+  /** The next pause, or the server's `Retry-After`, up to 60 s, if that is longer. */
   pause(retryAfter?: number): number {
     const base = this.#next;
     this.#next = Math.min(base * 2, this.max);
@@ -21,7 +21,7 @@ export class Backoff {
   }
 }
 
-/** Waits, and throws the signal's reason if it is aborted. */
+/** Sleeps; throws the signal's reason if it is aborted. */
 export function sleep(milliseconds: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     signal?.throwIfAborted();

@@ -4,7 +4,7 @@ import type { operations } from "./schema.js";
 import { SessionStore } from "./store.js";
 import type { Agent, Answer, Conversation, Diff, Git, Page, Prompt, PromptAccepted, PromptSubmit, Question, Revert, Run, RunRequest, Screenshot, Session, SessionCreate, SessionPatch, StreamItem, StreamToken, WorkspaceFile } from "./types.js";
 
-/** The commands of a session that need no body. */
+/** The session commands without a body. */
 export type Command = "wake" | "hibernate" | "sync" | "stop" | "abort" | "recover" | "environment/restart" | "environment/terminate";
 
 type Query<O extends keyof operations> = operations[O] extends { parameters: { query?: infer Q } } ? Q : never;
@@ -17,7 +17,7 @@ export class Client {
     this.#http = new Http(options);
   }
 
-  /** Makes any call of the API: `request("get", "/api/profiles", {query: {limit: 10}})`. */
+  /** Calls any endpoint of the API: `request("get", "/api/profiles", {query: {limit: 10}})`. */
   request<M extends Method, P extends PathOf<M>>(method: M, path: P, input: Input<OperationOf<P, M>>): Promise<Result<OperationOf<P, M>>> {
     return this.#http.request(method, path, input);
   }
@@ -37,26 +37,26 @@ export class Client {
     return { session, handle: this.session(session.id) };
   }
 
-  /** One page of sessions. `pages` reads all of them. */
+  /** Returns one page of sessions. Use `pages` to read all of them. */
   listSessions(query: Query<"listSessions"> = {}, options: RequestOptions = {}): Promise<Page<Session>> {
     return this.#http.request("get", "/api/sessions", { ...options, query });
   }
 
   /**
    * Starts a run at a session or a bundle. The request is retried if the connection fails, and still starts
-   * only one run. With `wait` in the body, the response comes when the run has ended.
+   * only one run. With `wait` in the body, the response is sent when the run has ended.
    */
   startRun(body: RunRequest, options: RequestOptions & { idempotencyKey?: string } = {}): Promise<Run> {
     const { idempotencyKey = newId("key"), headers, signal } = options;
     return this.#http.request("post", "/api/runs", { body, signal, retry: true, headers: { ...headers, "Idempotency-Key": idempotencyKey } });
   }
 
-  /** One page of runs. `pages` reads all of them. */
+  /** Returns one page of runs. Use `pages` to read all of them. */
   listRuns(query: Query<"listRuns"> = {}, options: RequestOptions = {}): Promise<Page<Run>> {
     return this.#http.request("get", "/api/runs", { ...options, query });
   }
 
-  /** A run; with `wait`, such as `"20s"`, the response comes when it has ended or the time has passed. */
+  /** Returns a run. With `wait`, such as `"20s"`, waits until the run has ended or the time has elapsed. */
   getRun(runId: string, query: Query<"getRun"> = {}, options: RequestOptions = {}): Promise<Run> {
     return this.#http.request("get", "/api/runs/{runId}", { ...options, path: { runId }, query });
   }
@@ -70,18 +70,18 @@ export class Client {
     return (await this.#http.request("get", "/api/agents", options)).items;
   }
 
-  /** The calls of one session. Makes no request. */
+  /** Returns the API of one session. Sends no request. */
   session(id: string): SessionHandle {
     return new SessionHandle(this.#http, id);
   }
 }
 
-/** Makes a client. */
+/** Creates a client. */
 export function createClient(options: ClientOptions): Client {
   return new Client(options);
 }
 
-/** The items of all pages, one after the other. */
+/** Yields the items of all pages in order. */
 export async function* pages<T>(read: (cursor: string | undefined) => Promise<Page<T>>): AsyncGenerator<T> {
   for (let cursor: string | undefined; ; ) {
     const page = await read(cursor);
@@ -91,7 +91,7 @@ export async function* pages<T>(read: (cursor: string | undefined) => Promise<Pa
   }
 }
 
-/** The calls of one session. */
+/** The API of one session. */
 export class SessionHandle {
   readonly #http: Http;
   readonly id: string;
@@ -111,8 +111,8 @@ export class SessionHandle {
 
   /**
    * Queues a prompt. The request is retried if the connection fails; the prompt's id, generated here unless
-   * it is given, prevents that the prompt is stored twice. Files are sent unchanged, as a form; `attachments`
-   * of the prompt are base64.
+   * specified, prevents duplicates. `files` are sent unchanged, as a form; `attachments` of the prompt are
+   * base64.
    */
   async prompt(prompt: string | PromptSubmit, options: RequestOptions & { files?: File[] } = {}): Promise<PromptAccepted> {
     const { files = [], ...request } = options;
@@ -123,7 +123,7 @@ export class SessionHandle {
     return (await response.json()) as PromptAccepted;
   }
 
-  /** An attachment of a prompt, or an image in the result of a tool: the response with its bytes. */
+  /** Returns a response with the bytes of a prompt's attachment or of an image in a tool result. */
   attachment(attachmentId: string, options: RequestOptions = {}): Promise<Response> {
     return this.#http.send("get", "/api/sessions/{id}/attachments/{attachmentId}", { ...options, path: { id: this.id, attachmentId } });
   }
@@ -151,14 +151,14 @@ export class SessionHandle {
     return this.#http.request("post", "/api/sessions/{id}/prompts/{promptId}/promote", { ...options, path: { id: this.id, promptId } });
   }
 
-  /** Withdraws all queued prompts, and returns their ids. */
+  /** Withdraws all queued prompts and returns their ids. */
   async clear(options: RequestOptions = {}): Promise<string[]> {
     return (await this.#http.request("post", "/api/sessions/{id}/queue/clear", { ...options, path: { id: this.id } })).promptIds;
   }
 
   /**
-   * Requests a command. It is stored, and carried out as soon as possible; an event `command` reports the
-   * result.
+   * Requests a command. The command is stored and executed as soon as possible; an event `command` reports
+   * its result.
    */
   command(command: Command, options: RequestOptions = {}): Promise<Session> {
     return this.#http.request("post", `/api/sessions/{id}/${command}`, { ...options, path: { id: this.id } });
@@ -182,7 +182,7 @@ export class SessionHandle {
     return this.#http.request("post", "/api/sessions/{id}/release", { retry: true, ...options, path: { id: this.id } });
   }
 
-  /** The whole conversation, from all pages, and the position after which events continue it. */
+  /** Returns the whole conversation, from all pages, and the position after which events continue it. */
   async blocks(options: RequestOptions = {}): Promise<{ conversations: Conversation[]; seq: number }> {
     const all = new Map<string, Conversation>();
     let seq = 0;
@@ -223,7 +223,7 @@ export class SessionHandle {
     return this.#http.request("get", "/api/sessions/{id}/files", { ...options, path: { id: this.id }, query });
   }
 
-  /** A file of the workspace: the response with its bytes. */
+  /** Returns a response with the bytes of a workspace file. */
   file(path: string, options: RequestOptions = {}): Promise<Response> {
     return this.#http.send("get", "/api/sessions/{id}/files/{path}", { ...options, path: { id: this.id, path } });
   }
@@ -238,25 +238,25 @@ export class SessionHandle {
     return this.#http.request("post", "/api/sessions/{id}/review", { retry: true, ...options, path: { id: this.id }, body });
   }
 
-  /** The branch and the commit of the workspace, and the pull request that the agent has recorded. */
+  /** Returns the branch and commit of the workspace, and the pull request recorded by the agent. */
   git(options: RequestOptions = {}): Promise<Git> {
     return this.#http.request("get", "/api/sessions/{id}/git", { ...options, path: { id: this.id } });
   }
 
-  /** The images that the agent has shown, newest first. `attachment` reads one. */
+  /** Returns the images shown by the agent, newest first. Use `attachment` to read one. */
   screenshots(query: Query<"listScreenshots"> = {}, options: RequestOptions = {}): Promise<Page<Screenshot>> {
     return this.#http.request("get", "/api/sessions/{id}/screenshots", { ...options, path: { id: this.id }, query });
   }
 
   /**
-   * A token for reading the streams of this session from a page for 15 minutes, as `?token=`. Only for
-   * clients with the key.
+   * Creates a token with which a page can read the streams of this session for 15 minutes, as `?token=`.
+   * Requires a client with an API key.
    */
   streamToken(options: RequestOptions = {}): Promise<StreamToken> {
     return this.#http.request("post", "/api/sessions/{id}/stream-tokens", { retry: true, ...options, path: { id: this.id } });
   }
 
-  /** A store that follows the session while it has subscribers, over a transport; by default that of the client. */
+  /** Creates a store that follows the session while it has subscribers. The default transport is the client's. */
   store(onClose?: () => void, transport?: Transport): SessionStore {
     return new SessionStore(this, onClose, transport);
   }

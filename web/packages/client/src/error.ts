@@ -9,7 +9,7 @@ export class OverwinterError extends Error {
   readonly code: ErrorCode;
   readonly status: number;
   readonly detail: string;
-  /** The invalid fields of the request, each with the rule that it breaks. */
+  /** The invalid fields of the request, each with the violated rule. */
   readonly errors: readonly { field: string; message: string }[];
   /** Seconds to wait before a retry, if the server sent them. */
   readonly retryAfter: number | undefined;
@@ -29,7 +29,7 @@ export class OverwinterError extends Error {
   }
 }
 
-/** The error of a response that is not a success. Reads its body. */
+/** Converts an unsuccessful response to an error. Reads its body. */
 export async function errorOf(response: Response): Promise<OverwinterError> {
   const after = response.headers.get("Retry-After");
   const retryAfter = after !== null && /^\d+$/.test(after) ? Number(after) : undefined;
@@ -37,7 +37,7 @@ export async function errorOf(response: Response): Promise<OverwinterError> {
   try {
     body = (await response.json()) as Partial<Problem>;
   } catch {
-    // A proxy's page, or a broken connection.
+    // An error page of a proxy, or a lost connection.
   }
   return new OverwinterError({
     code: body.code ?? "unreachable",

@@ -20,7 +20,7 @@ export class Folder {
   #threads = new Map<string, Thread>([[main, new Thread(main)]]);
   #shown: readonly Conversation[] | undefined;
 
-  /** Starts with conversations read from the server; the events after their position follow. */
+  /** Starts from conversations read from the server. Apply the events after their position next. */
   constructor(conversations: Iterable<Conversation> = []) {
     for (const { id, blocks } of conversations) {
       const thread = this.#thread(id);
@@ -66,7 +66,7 @@ export class Folder {
 }
 
 class Thread {
-  #blocks = new Map<string, Block>(); // in the order in which they appeared
+  #blocks = new Map<string, Block>(); // in order of appearance
   #shown: Conversation | undefined;
 
   constructor(readonly id: string) {}
@@ -109,7 +109,7 @@ function withText(block: Block, delta: string): Block {
 
 type Updates = Extract<Event, { type: "block_update" }>["data"]["updates"];
 
-/** A block with the updates that its type has. A tool's kind replaces all fields that describe the call. */
+/** Applies the updates that the block's type supports. A tool's kind replaces all fields describing the call. */
 function withUpdates(block: Block, updates: Updates): Block {
   const next: Record<string, unknown> = { ...block };
   const take = (...names: (keyof Updates)[]) => {

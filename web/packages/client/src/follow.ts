@@ -7,11 +7,11 @@ import { Watchdog } from "./watchdog.js";
 import { overWebSocket } from "./websocket.js";
 
 export interface FollowOptions {
-  /** Yield the events after this position; `latest` skips all that are stored. Default: 0, the beginning. */
+  /** Yield the events after this position; `latest` skips all stored events. Default: 0, the beginning. */
   after?: number | "latest";
   signal?: AbortSignal | undefined;
   /**
-   * The transport. The events are the same for each. Default: that of the client, which is `sse` by default.
+   * The transport. Every transport yields the same events. Default: the client's, which is `sse` by default.
    */
   transport?: Transport | undefined;
   /**
@@ -36,7 +36,7 @@ export async function* follow(http: Http, sessionId: string, options: FollowOpti
   const position = new Position(options.after ?? 0);
   const backoff = new Backoff(100, 10_000);
   const connection = (options.transport ?? http.transport) === "websocket" ? overWebSocket : overSSE;
-  if (connection === overWebSocket) http.webSocket(); // throws if there is none
+  if (connection === overWebSocket) http.webSocket(); // throws if the runtime has none
   for (;;) {
     let failure: unknown;
     try {
@@ -56,9 +56,9 @@ export async function* follow(http: Http, sessionId: string, options: FollowOpti
   }
 }
 
-/** Position is what has been yielded so far. */
+/** Position tracks which events have been yielded. */
 class Position {
-  /** Undefined: wherever the log ends. */
+  /** Undefined: the end of the log, whose position is not known yet. */
   seq: number | undefined;
   #caughtUp = false;
 
@@ -66,7 +66,7 @@ class Position {
     this.seq = after === "latest" ? undefined : after;
   }
 
-  /** The new part of an item. Missing positions that the server does not announce are a gap too. */
+  /** Yields the new part of an item. Skipped positions are a gap even if the server does not announce them. */
   *take(item: StreamItem): Generator<StreamItem> {
     if (!isMarker(item)) {
       if (this.seq !== undefined && item.seq <= this.seq) return;
@@ -88,12 +88,12 @@ class Position {
   }
 }
 
-/** Whether an item of a stream is a marker, and not an event. */
+/** Whether an item of a stream is a marker rather than an event. */
 export function isMarker(item: StreamItem): item is Marker {
   return !("seq" in item);
 }
 
-/** One stream of server-sent events, until it breaks. */
+/** Reads one stream of server-sent events until it disconnects. */
 async function* overSSE(http: Http, sessionId: string, position: Position, options: FollowOptions): AsyncGenerator<StreamItem> {
   const abort = new AbortController();
   const leave = () => abort.abort(options.signal?.reason);
@@ -118,7 +118,7 @@ async function* overSSE(http: Http, sessionId: string, position: Position, optio
     const parser = new SSEParser();
     for (;;) {
       const { done, value } = await watchdog.during(reader.read());
-      if (done) return; // an incomplete message is received again, whole
+      if (done) return; // an incomplete message is sent again after reconnecting
       for (const message of parser.push(decoder.decode(value, { stream: true }))) yield itemOf(message);
     }
   } finally {

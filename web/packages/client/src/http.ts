@@ -21,7 +21,7 @@ export interface ClientOptions {
    * Without this function, a client with a key creates the tokens for WebSockets, which cannot send headers.
    */
   streamToken?: (sessionId: string, signal?: AbortSignal) => string | Promise<string>;
-  /** Maximum number of attempts of a request that may be retried. Default: 4. */
+  /** Maximum number of attempts of a retryable request. Default: 4. */
   attempts?: number;
 }
 
@@ -43,13 +43,13 @@ export type WebSocketConstructor = new (url: string, protocols: string[]) => Web
 
 export type Method = "get" | "post" | "put" | "patch" | "delete";
 type Operation = { responses: object; parameters: object };
-/** The paths that have a method. */
+/** The paths that support a method. */
 export type PathOf<M extends Method> = { [P in keyof paths]: paths[P] extends Record<M, Operation> ? P : never }[keyof paths];
 export type OperationOf<P extends keyof paths, M extends Method> = paths[P] extends Record<M, infer O> ? O : never;
 
 type Json<R> = R extends { content: { "application/json": infer T } } ? T : never;
 type Successes<R> = { [S in keyof R]: S extends 200 | 201 | 202 ? Json<R[S]> : never }[keyof R];
-/** The body of an operation's success; undefined if it has none. */
+/** The body of an operation's success response; undefined if it has none. */
 export type Result<O> = O extends { responses: infer R } ? ([Successes<R>] extends [never] ? undefined : Successes<R>) : never;
 
 type Part<O, K extends string> = O extends { parameters: infer P } ? (K extends keyof P ? P[K] : undefined) : undefined;
@@ -67,7 +67,7 @@ export interface RequestOptions {
   retry?: boolean;
 }
 
-/** The input of an operation: the parts that the OpenAPI document names, and the options of every request. */
+/** The input of an operation: its parameters in the OpenAPI document, and the options of every request. */
 export type Input<O> = RequestOptions & Given<"path", Part<O, "path">> & Given<"query", Part<O, "query">> & Body<O>;
 
 interface Loose extends RequestOptions {
@@ -85,7 +85,7 @@ export class Http {
     this.#options = options;
   }
 
-  /** Makes one call of the API and returns the JSON of its success. */
+  /** Calls the API and returns the JSON of the success response. */
   async request<M extends Method, P extends PathOf<M>>(method: M, path: P, input: Input<OperationOf<P, M>>): Promise<Result<OperationOf<P, M>>> {
     const response = await this.send(method, path, input as Loose);
     const text = await response.text();
@@ -93,8 +93,7 @@ export class Http {
   }
 
   /**
-   * Sends a request until it gets a response, as often as its options allow; throws if the response is not a
-   * success.
+   * Sends a request, with the retries that its options allow. Throws if the response is not a success.
    */
   async send(method: Method, path: string, input: Loose = {}): Promise<Response> {
     const repeat = input.retry ?? method === "get";

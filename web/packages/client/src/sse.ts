@@ -7,14 +7,14 @@ export interface Message {
 /** Maximum length of a message: several times that of the largest event. */
 const maxMessage = 32 << 20;
 
-/** Reads server-sent events from pieces of text, of any size. It buffers only the incomplete message. */
+/** Parses server-sent events from pieces of text of any size. Buffers only the incomplete message. */
 export class SSEParser {
   #line: string[] = [];
   #length = 0;
   #event = "";
   #data: string[] = [];
 
-  /** The messages that this piece completes. */
+  /** Yields the messages completed by this piece. */
   *push(piece: string): Generator<Message> {
     let start = 0;
     for (let end = piece.indexOf("\n"); end >= 0; end = piece.indexOf("\n", start)) {

@@ -9,7 +9,7 @@ import type { Conversation, Event, Prompt, Question, Session, StreamItem } from 
 
 /**
  * `loading` until the conversation has been read, `live` while the stream is open, `reconnecting` in between,
- * `ended` when no event will follow, `failed` when the server refuses.
+ * `ended` when no more events will follow, `failed` when the server refuses.
  */
 export type Connection = "loading" | "live" | "reconnecting" | "ended" | "failed";
 
@@ -23,7 +23,7 @@ export interface QueueItem {
    */
   rank?: number;
   status: Prompt["status"];
-  /** Absent if only its place is known. */
+  /** Absent if only its position in the queue is known. */
   content?: string;
   author?: string;
 }
@@ -62,8 +62,8 @@ const initial: SessionState = {
 };
 
 /**
- * How long the stream stays open after the last subscriber has left, because another view of the session may
- * follow.
+ * How long the stream stays open after the last subscriber has left, in case another view of the session
+ * opens.
  */
 const linger = 2_000;
 
@@ -98,7 +98,7 @@ export class SessionStore {
   #onClose: (() => void) | undefined;
   #transport: Transport | undefined;
 
-  /** onClose is called when the last subscriber has left for good. */
+  /** onClose is called when the stream is closed after the last subscriber has left. */
   constructor(handle: SessionHandle, onClose?: () => void, transport?: Transport) {
     this.handle = handle;
     this.#onClose = onClose;
@@ -110,7 +110,7 @@ export class SessionStore {
     return this.#state;
   }
 
-  /** The initial state, which a server renders. */
+  /** The initial state, for server-side rendering. */
   get initial(): SessionState {
     return initial;
   }
@@ -141,13 +141,13 @@ export class SessionStore {
     this.#onClose?.();
   }
 
-  /** Reads the list of files once the stream is open, which then keeps it up to date. */
+  /** Reads the list of files once the stream is open. The stream then keeps the list up to date. */
   watchFiles(): void {
     this.#filesWanted = true;
     if (this.#loaded && this.#stop) this.#wantFiles(this.#stop.signal);
   }
 
-  /** Reads the list of files if it is requested, missing, and not being read. */
+  /** Reads the list of files if it is requested, missing, and no read is in progress. */
   #wantFiles(signal: AbortSignal): void {
     if (this.#filesWanted && !this.#files && !this.#changesOfFiles) void this.#readFiles(signal);
   }
@@ -234,7 +234,7 @@ export class SessionStore {
     this.#changed();
   }
 
-  /** Applies an item of the stream; false if everything must be read again. */
+  /** Applies an item of the stream. Returns false if the initial state must be read again. */
   #take(item: StreamItem, signal: AbortSignal): boolean {
     if (isMarker(item)) {
       if (item.type === "gap") return false;
@@ -296,26 +296,26 @@ export class SessionStore {
     else this.#files?.set(path, { path, size, modifiedAt: event.at });
   }
 
-  /** Reads the session again. Reads do not overlap; a change during a read causes another one. */
+  /** Reads the session again. Reads do not overlap; a change during a read triggers another one. */
   async #readSession(signal: AbortSignal): Promise<void> {
     this.#stale = true;
     if (this.#reading) return;
     this.#reading = true;
     try {
       while (this.#stale && !signal.aborted) {
-        await sleep(50, signal); // several events of one step are one change
+        await sleep(50, signal); // batches the events of one step into one change
         this.#stale = false;
         this.#session = await this.handle.get({ signal });
         this.#changed();
       }
     } catch {
-      this.#stale = true; // the next connection, or the next event, reads it again
+      this.#stale = true; // retried after the next connection or event
     } finally {
       this.#reading = false;
     }
   }
 
-  /** Creates the next state after all events that arrived together are applied. */
+  /** Creates the next state after applying all events that arrived together. */
   #changed(): void {
     this.#flushing ??= setTimeout(() => {
       this.#flushing = undefined;
@@ -368,13 +368,13 @@ function over(status: Prompt["status"]): boolean {
   return status !== "queued" && status !== "processing";
 }
 
-/** The processed prompts come first, followed by the queued ones in their order. */
+/** Sorts the prompts being processed first, followed by the queued prompts in queue order. */
 function byTurn(a: QueueItem, b: QueueItem): number {
   const waits = (i: QueueItem) => (i.status === "queued" ? 1 : 0);
   return waits(a) - waits(b) || (a.rank ?? 0) - (b.rank ?? 0) || a.ordinal - b.ordinal;
 }
 
-/** A prompt as the queue shows it. Only the first event of a prompt has its content. */
+/** Converts a prompt to its representation in the queue. Only the first event of a prompt has its content. */
 function itemOf(p: Pick<Prompt, "id" | "ordinal" | "rank" | "status"> & { content?: string; author?: string }): QueueItem {
   return {
     id: p.id, ordinal: p.ordinal, ...(p.rank !== undefined && { rank: p.rank }), status: p.status,

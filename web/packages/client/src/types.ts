@@ -1,4 +1,4 @@
-// The names of the OpenAPI document's schemas that programs use most.
+// Names for the schemas of the OpenAPI document that programs use most.
 import type { components, operations } from "./schema.js";
 
 type Schemas = components["schemas"];
@@ -41,7 +41,7 @@ export type Marker =
   /** The session is terminated and all of its events have been sent. */
   | { type: "end"; data: Record<string, never> };
 
-/** What `follow` yields. */
+/** An item yielded by `follow`. */
 export type StreamItem = Event | Marker;
 
 export interface Page<T> {

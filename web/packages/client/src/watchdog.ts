@@ -1,4 +1,4 @@
-/** Watchdog limits the time that the server takes, not the time of the caller. */
+/** Watchdog limits the time spent waiting for the server, excluding the time that the caller takes. */
 export class Watchdog {
   constructor(
     private readonly milliseconds: number,

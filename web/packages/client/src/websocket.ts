@@ -7,15 +7,15 @@ import { Watchdog } from "./watchdog.js";
 /** The subprotocol whose messages are the events of the server-sent event stream. */
 const protocol = "overwinter.events.v1";
 
-/** Maximum number of characters of messages that wait for the program, without the last one. */
+/** Maximum total length in characters of unconsumed messages, excluding the last one. */
 const maxWaiting = 4 << 20;
 
 /** The close code for an expired token. */
 const tokenExpired = 4401;
 
 /**
- * One WebSocket, until it breaks. The position is that of the last yielded item. A WebSocket has no
- * backpressure, so it is closed while too many messages wait, and reopened afterwards.
+ * Reads one WebSocket until it disconnects. The position is that of the last yielded item. A WebSocket has no
+ * backpressure, so it is closed when too many messages are unconsumed, and reopened afterwards.
  */
 export async function* overWebSocket(http: Http, sessionId: string, position: { seq: number | undefined }, options: FollowOptions): AsyncGenerator<StreamItem> {
   for (let first = true; ; first = false) {
@@ -48,8 +48,8 @@ export async function* overWebSocket(http: Http, sessionId: string, position: { 
 }
 
 /**
- * Opens a WebSocket whose messages go to inbox. Browsers do not report why a handshake was refused, so the
- * same request is made without one.
+ * Opens a WebSocket and sends its messages to inbox. Browsers do not report why a handshake was refused, so
+ * the same request is then sent over HTTP.
  */
 async function opened(http: Http, sessionId: string, position: { seq: number | undefined }, inbox: Inbox, signal: AbortSignal): Promise<void> {
   const socket = await http.socket("/api/sessions/{id}/ws", { id: sessionId }, { after: position.seq ?? "latest" }, protocol, signal);
@@ -63,25 +63,25 @@ async function opened(http: Http, sessionId: string, position: { seq: number | u
   throw new Error("the WebSocket could not be opened");
 }
 
-/** Throws the server's error if it refuses to stream from a position. */
+/** Throws the server's error if the server refuses to stream from a position. */
 async function explain(http: Http, sessionId: string, position: { seq: number | undefined }, signal: AbortSignal): Promise<void> {
   const query = { after: position.seq ?? "latest", limit: 1, ...(await http.tokenQuery(sessionId, signal)) };
   const response = await http.send("get", "/api/sessions/{id}/events", { path: { id: sessionId }, query, headers: { Accept: "application/json" }, signal, retry: false });
   await response.text();
 }
 
-/** The item of a message; undefined for messages about the connection and for responses to requests. */
+/** Parses the item of a message; undefined for connection messages and responses to requests. */
 function itemOf(text: string): StreamItem | undefined {
   const message = JSON.parse(text) as { type: string; seq?: number };
   const marker = message.type === "caught_up" || message.type === "gap" || message.type === "end";
   return marker || message.seq !== undefined ? (message as StreamItem) : undefined;
 }
 
-/** The messages of a WebSocket that the program has not consumed yet. */
+/** The unconsumed messages of a WebSocket. */
 class Inbox {
   /** The close code. */
   code = 1006;
-  /** Whether the connection was closed because too many messages wait. */
+  /** Whether the connection was closed because of too many unconsumed messages. */
   full = false;
   #socket: WebSocketLike | undefined;
   #messages: string[] = [];
@@ -91,7 +91,7 @@ class Inbox {
   #failure: { reason: unknown } | undefined;
   #changed: (() => void) | undefined;
 
-  /** Whether the WebSocket opens. */
+  /** Resolves to whether the WebSocket opened. */
   attach(socket: WebSocketLike): Promise<boolean> {
     this.#socket = socket;
     return new Promise((resolve) => {
@@ -121,7 +121,7 @@ class Inbox {
     this.#changed?.();
   }
 
-  /** The next message; undefined at the end. */
+  /** Returns the next message; undefined at the end. */
   async next(): Promise<string | undefined> {
     for (;;) {
       if (this.#failure) throw this.#failure.reason;

@@ -2,10 +2,10 @@ import type { Block as AnyBlock, BlockType } from "@overwinter/client";
 import { createContext, memo, useContext, type ComponentType } from "react";
 import { useBlocks } from "./hooks.js";
 
-/** Shows one type of block. */
+/** Renders one type of block. */
 export type BlockRenderer<T extends BlockType> = ComponentType<{ block: Extract<AnyBlock, { type: T }>; sessionId: string }>;
 
-/** Renderers by type; the defaults show the others. */
+/** Renderers by type. Other types use the default renderers. */
 export type BlockRenderers = { [T in BlockType]?: BlockRenderer<T> };
 
 const Renderers = createContext<BlockRenderers>({});
@@ -20,7 +20,7 @@ export interface ConversationProps {
   components?: BlockRenderers;
 }
 
-/** A conversation, updated as it is written. */
+/** Shows a conversation, updated live. */
 export function Conversation({ sessionId, conversationId = "main", label = "Conversation", components }: ConversationProps) {
   const above = useContext(Renderers);
   const blocks = useBlocks(sessionId, conversationId);
@@ -32,7 +32,7 @@ export function Conversation({ sessionId, conversationId = "main", label = "Conv
   return <Renderers.Provider value={components ?? above}>{list}</Renderers.Provider>;
 }
 
-/** One block, shown by the renderer of its type. Renders nothing for unknown types. */
+/** Shows one block with the renderer of its type. Renders nothing for unknown types. */
 export const Block = memo(function Block({ block, sessionId }: { block: AnyBlock; sessionId: string }) {
   const own = useContext(Renderers);
   const Renderer = (own[block.type] ?? defaults[block.type]) as ComponentType<{ block: AnyBlock; sessionId: string }> | undefined;
@@ -49,7 +49,7 @@ function Text({ block }: { block: { content?: string } }) {
   return <div style={asWritten}>{block.content ?? ""}</div>;
 }
 
-/** JSON of an agent; a string is shown without quotes. */
+/** Formats JSON of an agent; a string is shown without quotes. */
 function Value({ value }: { value: unknown }) {
   if (value === undefined || value === null) return null;
   return <pre>{typeof value === "string" ? value : JSON.stringify(value, null, 2)}</pre>;

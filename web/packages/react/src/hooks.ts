@@ -4,15 +4,15 @@ import type {
 import { useEffect, useMemo, useSyncExternalStore } from "react";
 import { useStore } from "./provider.js";
 
-/** A part of a session's state. The component renders again when that part changes. */
+/** Returns a part of a session's state. The component rerenders when that part changes. */
 function usePart<K extends keyof SessionState>(sessionId: string, part: K): SessionState[K] {
   const store = useStore(sessionId);
   return useSyncExternalStore(store.subscribe, () => store.state[part], () => store.initial[part]);
 }
 
 /**
- * A session, the state of its stream, and functions for its commands. The functions stay the same between
- * renders.
+ * Returns a session, the state of its stream, and functions for its commands. The functions are stable
+ * between renders.
  */
 export function useSession(sessionId: string): {
   session: Session | undefined;
@@ -44,7 +44,7 @@ export function useConversations(sessionId: string): readonly Conversation[] {
 
 const none: readonly Block[] = [];
 
-/** The blocks of a conversation. Blocks that have not changed are the same objects. */
+/** The blocks of a conversation. Unchanged blocks stay the same objects. */
 export function useBlocks(sessionId: string, conversationId = "main"): readonly Block[] {
   return useConversations(sessionId).find((c) => c.id === conversationId)?.blocks ?? none;
 }
@@ -79,7 +79,7 @@ export function useQuestions(sessionId: string): { questions: readonly Question[
   return { questions, answer };
 }
 
-/** The files of the workspace by path, undefined until they are read, and a function that reads one. */
+/** The workspace files by path, undefined until they have been read, and a function that reads one file. */
 export function useFiles(sessionId: string): { files: readonly StoredFile[] | undefined; read: (path: string) => Promise<Response> } {
   const store = useStore(sessionId);
   const files = usePart(sessionId, "files");

@@ -16,7 +16,7 @@ export function PromptBox({ sessionId, label = "Prompt", submit = "Send" }: Prom
   const field = useId();
   const [sending, setSending] = useState(false);
   const [error, setError] = useState<Error>();
-  // A text that could not be sent keeps its id, so that it does not run twice if the server has received it.
+  // A retry reuses the prompt's id, so that the prompt does not run twice if the server did receive it.
   const unsent = useRef({ content: "", id: "" });
   const over = session?.status === "terminated";
 

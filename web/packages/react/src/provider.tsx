@@ -1,7 +1,7 @@
 import type { Client, SessionStore, Transport } from "@overwinter/client";
 import { createContext, useContext, useMemo, type ReactNode } from "react";
 
-/** The stores of the shown sessions: one for each session, shared by all components. */
+/** The stores of the displayed sessions: one per session, shared by all components. */
 class Stores {
   #byId = new Map<string, SessionStore>();
 
@@ -42,7 +42,7 @@ export function useClient(): Client {
   return useStores().client;
 }
 
-/** The store of a session, which other components share. */
+/** The store of a session, shared with other components. */
 export function useStore(sessionId: string): SessionStore {
   return useStores().of(sessionId);
 }

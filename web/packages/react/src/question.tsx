@@ -4,11 +4,11 @@ import { useQuestions } from "./hooks.js";
 
 export interface QuestionProps {
   question: AnyQuestion;
-  /** Sends the answer. If it rejects, the error is shown. */
+  /** Sends the answer. If the promise rejects, the error is shown. */
   onAnswer: (answer: Answer) => Promise<unknown>;
 }
 
-/** All open questions of a session. */
+/** Shows all open questions of a session. */
 export function Questions({ sessionId }: { sessionId: string }) {
   const { questions, answer } = useQuestions(sessionId);
   return (
@@ -27,7 +27,7 @@ const permissions = [
   { answer: "reject", label: "Reject" },
 ] as const;
 
-/** A question of an agent, with a form for the answer. */
+/** Shows a question of an agent, with a form for the answer. */
 export function Question({ question, onAnswer }: QuestionProps) {
   const title = useId();
   const [sending, setSending] = useState(false);
