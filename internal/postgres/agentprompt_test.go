@@ -95,8 +95,8 @@ func TestMessageWakesHibernatedSession(t *testing.T) {
 	require.Equal(t, session.PromptQueued, p.Status)
 }
 
-// TestMessagesOfAgentsAreBounded in rate, per agent until a person sends a prompt to the session,
-// and in depth.
+// TestMessagesOfAgentsAreBounded checks the limits on the messages of an agent until a person sends
+// a prompt to the session, and on the depth of the chain.
 func TestMessagesOfAgentsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -131,7 +131,7 @@ func TestMessagesOfAgentsAreBounded(t *testing.T) {
 	require.Equal(t, failure.LimitReached, failure.CodeOf(err))
 }
 
-// TestMessagesToUnavailableSessions checks the error that the agent gets.
+// TestMessagesToUnavailableSessions checks the error returned to the agent.
 func TestMessagesToUnavailableSessions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -112,13 +112,13 @@ func TestArbitraryAgentOutputIsStored(t *testing.T) {
 	require.JSONEq(t, `"x\u0000y"`, string(c.Threads[0].Blocks[0].Output))
 }
 
-// TestActivityIsWrittenAtBothEndsOfTurn and with prompts, but not with events, of which there are
-// many: the order of lists by activity is an index.
+// TestActivityIsWrittenAtBothEndsOfTurn checks that the activity is also written with prompts, but
+// not with events: they are frequent, and each write updates the index for lists by activity.
 func TestActivityIsWrittenAtBothEndsOfTurn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
-	// active reports whether do writes the session's activity.
+	// active reports whether do updates the session's activity.
 	active := func(do func()) bool {
 		t.Helper()
 		b.sql(t, "UPDATE sessions SET last_activity_at = now() - interval '1 hour'")
@@ -244,7 +244,7 @@ func TestStoredBlocksMatchFoldOfStream(t *testing.T) {
 	})
 }
 
-// inJSON omits threads that never had a block: the store has no row of them.
+// inJSON omits threads that never had a block, since the store has no row for them.
 func inJSON(t *rapid.T, c conversation.Conversation) string {
 	kept := c.Threads[:1]
 	for _, thread := range c.Threads[1:] {

@@ -50,8 +50,8 @@ func (b *harness) claimFor(t *testing.T, attendant string) run.Claimed {
 	return claimed
 }
 
-// TestAttendantClaimsPromptsInOrder with the same events as a claim by a workflow and an attach
-// by its worker. A claim is repeated after its response was lost.
+// TestAttendantClaimsPromptsInOrder checks that a claim writes the same events as a claim by a
+// workflow and an attach by its worker. It also repeats a claim whose response was lost.
 func TestAttendantClaimsPromptsInOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -94,7 +94,8 @@ func TestAttendantClaimsPromptsInOrder(t *testing.T) {
 	require.Equal(t, third, b.claimFor(t, "a2").Start.Prompt.ID)
 }
 
-// TestAttendantIsDue whenever a claim may return something other than a reason to keep waiting.
+// TestAttendantIsDue checks that an attendant is due whenever a claim may return something other
+// than a reason to keep waiting.
 func TestAttendantIsDue(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -124,9 +125,8 @@ func TestAttendantIsDue(t *testing.T) {
 	}
 }
 
-// TestOutdatedAttendantClaimsNothing has an attendant resume after it was frozen, with
-// outdated knowledge. Each of its arguments is checked under the session's lock, and so is pending
-// work.
+// TestOutdatedAttendantClaimsNothing resumes a frozen attendant with outdated arguments. RunClaim
+// checks each argument, and the pending work, under the session's lock.
 func TestOutdatedAttendantClaimsNothing(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(t *testing.T, b *harness){
@@ -198,8 +198,8 @@ func TestOutdatedAttendantClaimsNothing(t *testing.T) {
 	}
 }
 
-// TestAttendantOfReplacedWorkflowIsRefused, even if a worker of an earlier version has
-// opened the session, which does not clear the token.
+// TestAttendantOfReplacedWorkflowIsRefused also covers a session opened by a worker of an earlier
+// version, which does not clear the token.
 func TestAttendantOfReplacedWorkflowIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -216,7 +216,8 @@ func TestAttendantOfReplacedWorkflowIsRefused(t *testing.T) {
 	requireCode(t, failure.StaleWorkflow, err)
 }
 
-// TestAttendanceIsGrantedAfterSuccessfulTurn, and only if nothing but a prompt may follow.
+// TestAttendanceIsGrantedAfterSuccessfulTurn checks that it is granted only if nothing but a prompt
+// may follow.
 func TestAttendanceIsGrantedAfterSuccessfulTurn(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, b *harness, ending *run.Ending){
@@ -247,8 +248,8 @@ func TestAttendanceIsGrantedAfterSuccessfulTurn(t *testing.T) {
 	}
 }
 
-// TestWorkflowReclaimsSessionBetweenTurns. During a turn it learns which one is in progress, and
-// the attendant continues.
+// TestWorkflowReclaimsSessionBetweenTurns also checks that during a turn the workflow gets the run
+// in progress, and the attendant continues.
 func TestWorkflowReclaimsSessionBetweenTurns(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -275,8 +276,8 @@ func TestWorkflowReclaimsSessionBetweenTurns(t *testing.T) {
 	require.Equal(t, s.LastActivity, taken.LastActivity)
 }
 
-// TestPromptIsClaimedOnceByItsAttendantOrItsWorkflow has both try concurrently: each prompt has
-// one run.
+// TestPromptIsClaimedOnceByItsAttendantOrItsWorkflow claims prompts from both concurrently and
+// checks that each prompt has one run.
 func TestPromptIsClaimedOnceByItsAttendantOrItsWorkflow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -136,9 +136,9 @@ func joinInto(p *session.Prompt, joined []dbsqlc.Prompt) {
 	}
 }
 
-// unusedName returns the name of a file, changed if another file has it. Like in a single prompt,
-// case is ignored and the length is bounded. A name that is too long loses its beginning, since the
-// end has the file's type.
+// unusedName returns the name of a file, changed if another file has that name. As in a single
+// prompt, case is ignored and the length is bounded. A name that is too long is truncated at the
+// beginning, since the end contains the file's extension.
 func unusedName(files []attachment.Attachment, name string) string {
 	unused := name
 	for i := 2; slices.ContainsFunc(files, func(f attachment.Attachment) bool { return strings.EqualFold(f.Name, unused) }); i++ {

@@ -125,8 +125,8 @@ func TestCollectedPromptsRunAsOne(t *testing.T) {
 	require.Equal(t, want, after, "they have one turn")
 }
 
-// TestFilesOfJoinedPromptsGetUniqueNames checks that the number that distinguishes files of the
-// same name keeps the name within its bound.
+// TestFilesOfJoinedPromptsGetUniqueNames checks that names stay within their bound when a number is
+// added to distinguish them.
 func TestFilesOfJoinedPromptsGetUniqueNames(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -152,7 +152,7 @@ func TestFilesOfJoinedPromptsGetUniqueNames(t *testing.T) {
 	require.Len(t, names, 5)
 }
 
-// TestUnjoinedPromptEndsCollection, whose prompts keep their place before it.
+// TestUnjoinedPromptEndsCollection checks that the collected prompts keep their place before it.
 func TestUnjoinedPromptEndsCollection(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -197,7 +197,8 @@ func TestCollectionIsBoundedInPrompts(t *testing.T) {
 
 func name3(i int) string { return strings.Repeat("b", i+1) }
 
-// TestCollectionEndsAtDeadline, however many prompts are submitted.
+// TestCollectionEndsAtDeadline checks that the deadline does not depend on the number of submitted
+// prompts.
 func TestCollectionEndsAtDeadline(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -209,7 +210,7 @@ func TestCollectionEndsAtDeadline(t *testing.T) {
 	require.LessOrEqual(t, left, 30*time.Minute)
 }
 
-// TestCollectedPromptsAreWithdrawnAndReplacedOneByOne, and promoted together.
+// TestCollectedPromptsAreWithdrawnAndReplacedOneByOne also checks that they are promoted together.
 func TestCollectedPromptsAreWithdrawnAndReplacedOneByOne(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -239,7 +240,8 @@ func TestCollectedPromptsAreWithdrawnAndReplacedOneByOne(t *testing.T) {
 	require.Equal(t, "two\n\n3", start.Prompt.Content)
 }
 
-// TestPromotedCollectionIsSignalled, because its timer no longer does so.
+// TestPromotedCollectionIsSignalled checks that the promotion itself signals the workflow, because
+// the timer no longer does.
 func TestPromotedCollectionIsSignalled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -252,7 +254,7 @@ func TestPromotedCollectionIsSignalled(t *testing.T) {
 	require.True(t, b.claim(t, first.ID).Granted)
 }
 
-// TestAttendantClaimsCollectedPrompts after the collection has ended.
+// TestAttendantClaimsCollectedPrompts checks that it does so only after the collection has ended.
 func TestAttendantClaimsCollectedPrompts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -273,7 +275,7 @@ func TestAttendantClaimsCollectedPrompts(t *testing.T) {
 	require.Equal(t, "one\n\ntwo", start.Prompt.Content)
 }
 
-// TestCollectionOfKilledAPIIsRelayed from its rows alone.
+// TestCollectionOfKilledAPIIsRelayed checks that its rows suffice for that.
 func TestCollectionOfKilledAPIIsRelayed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -287,8 +289,8 @@ func TestCollectionOfKilledAPIIsRelayed(t *testing.T) {
 	require.True(t, b.claim(t, first.ID).Granted)
 }
 
-// TestJoinedPromptRunsAloneIfEarlierReleaseEndedItsPrompt, since that release does not
-// know joined prompts.
+// TestJoinedPromptRunsAloneIfEarlierReleaseEndedItsPrompt covers a release that does not support
+// joined prompts.
 func TestJoinedPromptRunsAloneIfEarlierReleaseEndedItsPrompt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -302,8 +304,8 @@ func TestJoinedPromptRunsAloneIfEarlierReleaseEndedItsPrompt(t *testing.T) {
 	require.Empty(t, b.prompt(t, second.ID).JoinedTo)
 }
 
-// TestJoinedPromptsEndWithRunOfEarlierRelease, because its worker may have taken
-// over the run.
+// TestJoinedPromptsEndWithRunOfEarlierRelease covers a run that a worker of that release has taken
+// over.
 func TestJoinedPromptsEndWithRunOfEarlierRelease(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -331,7 +333,7 @@ func TestJoinedPromptsEndWithRunOfEarlierRelease(t *testing.T) {
 	require.True(t, b.claim(t, second.ID).Granted)
 }
 
-// TestHeldQueueCollects prompts, which start when the queue is released.
+// TestHeldQueueCollects checks that the collected prompts start when the queue is released.
 func TestHeldQueueCollects(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

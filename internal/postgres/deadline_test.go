@@ -13,8 +13,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestApproachingDeadlineIsAnnounced with the time that the session shows, and only while the
-// session is idle.
+// TestApproachingDeadlineIsAnnounced checks that the announced time is the one in the session, and
+// that nothing is announced unless the session is idle.
 func TestApproachingDeadlineIsAnnounced(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

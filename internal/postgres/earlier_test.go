@@ -16,9 +16,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestDatabaseOfEarlierReleaseIsMigratedAndUsed checks that the data of that release is read
-// unchanged, that every session can be opened by a workflow of this version and accepts a command,
-// and that sessions with work in progress continue.
+// TestDatabaseOfEarlierReleaseIsMigratedAndUsed checks that reads return the data of that release
+// unchanged, that workflows of this version can open every session, that every session accepts a
+// command, and that sessions with work in progress continue.
 func TestDatabaseOfEarlierReleaseIsMigratedAndUsed(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.FileURL(t, "testdata/schema6.sql")

@@ -116,7 +116,7 @@ func TestPageNamesRunAndConversationOfEachEvent(t *testing.T) {
 	}
 }
 
-// TestReadingEventAllocatesNothing, since a reader that catches up may read a million of them.
+// TestReadingEventAllocatesNothing: a reader that catches up may read a million events.
 func TestReadingEventAllocatesNothing(t *testing.T) { //nolint:paralleltest // allocations are counted
 	b := setup(t)
 	b.sql(t, `WITH s AS (UPDATE sessions SET last_seq = last_seq + 2000 WHERE id = $1 RETURNING no, last_seq)
@@ -136,7 +136,8 @@ func TestReadingEventAllocatesNothing(t *testing.T) { //nolint:paralleltest // a
 	require.Less(t, all-one, 200.0, "of 1000 events")
 }
 
-// TestRowsOfPageInAnotherOrderAreRefused, instead of events without the ids of their runs.
+// TestRowsOfPageInAnotherOrderAreRefused checks that they cause an error instead of events without
+// the ids of their runs.
 func TestRowsOfPageInAnotherOrderAreRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

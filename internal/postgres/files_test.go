@@ -99,8 +99,9 @@ func TestFilesAreStoredAndReportedOnce(t *testing.T) {
 	_, err = b.FileGet(b.ctx, b.id, "A")
 	require.Equal(t, failure.NoFile, failure.CodeOf(err))
 
-	// The store decides what is new: a file whose creation was reported but lost is reported as
-	// modified; a file that was created and deleted between two batches is not reported.
+	// The store decides which changes are new: a file whose creation was reported but lost is
+	// reported as modified; a file that was created and deleted between two batches is not
+	// reported.
 	batch.Changes = []workspacefile.Change{
 		written(4, "empty", "not again"), written(5, "new", "1"), written(6, "a", "two!"), removed(7, "never"), removed(8, "initial"),
 		removed(9, "new"), written(10, "new", "22"),

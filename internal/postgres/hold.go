@@ -89,7 +89,7 @@ func (s *sessionTx) holdChanged(ctx context.Context) ([]dbsqlc.PromptHeadRow, er
 	return head, s.addQueue(queue, queueChange(event.QueueUpdated, queue.Items[0]))
 }
 
-// released returns the first prompt of a queue that has just become less restricted, for example
+// released returns the first prompt of a queue whose restrictions were just relaxed, for example
 // after a hold, if the prompt can start now and the workflow must be signalled.
 func (s *sessionTx) released(ctx context.Context, head []dbsqlc.PromptHeadRow) (*session.Prompt, error) {
 	if _, ready := collecting(head); !ready {

@@ -114,7 +114,8 @@ func TestAttendantClaimsNothingWhileQueueIsHeld(t *testing.T) {
 	require.Equal(t, "second", b.claimFor(t, "a1").Start.Prompt.ID)
 }
 
-// TestPromptDoesNotWakeSessionWithHeldQueue, nor starts a lazy one, but a command does.
+// TestPromptDoesNotWakeSessionWithHeldQueue also checks that a prompt does not start a lazy
+// session, and that a command does.
 func TestPromptDoesNotWakeSessionWithHeldQueue(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -171,8 +172,8 @@ func TestHoldIsIdempotent(t *testing.T) {
 	requireCode(t, failure.NoSession, err)
 }
 
-// TestReaderKnowsQueueAfterHold, even if the queue is longer than its events, or the reader is
-// of an earlier version.
+// TestReaderKnowsQueueAfterHold covers a queue that is longer than its events, and a reader of an
+// earlier version.
 func TestReaderKnowsQueueAfterHold(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -100,8 +100,8 @@ func TestIdleSessionIsReportedOnce(t *testing.T) {
 	require.False(t, again)
 }
 
-// TestLifecycleEventsAreReadOnceAndInOrder while transactions of many sessions commit in random
-// order, and positions are assigned and read.
+// TestLifecycleEventsAreReadOnceAndInOrder commits transactions of many sessions in random order
+// while positions are assigned and read.
 func TestLifecycleEventsAreReadOnceAndInOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

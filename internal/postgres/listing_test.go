@@ -251,8 +251,8 @@ func TestCursorIsForOneOrder(t *testing.T) {
 	}
 }
 
-// TestSearchWithoutItsIndex finds the same sessions within the bounds of one page. The next call of
-// Migrate that can creates the index.
+// TestSearchWithoutItsIndex checks that a search finds the same sessions within the bounds of one
+// page, and that the next call of Migrate with the required permission creates the index.
 func TestSearchWithoutItsIndex(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -285,8 +285,8 @@ func TestSearchWithoutItsIndex(t *testing.T) {
 	search()
 }
 
-// TestListsOfSessionsOfEarlierRelease lists them after the migration, even if the migration was
-// interrupted.
+// TestListsOfSessionsOfEarlierRelease lists such sessions after the migration, including one that
+// was interrupted.
 func TestListsOfSessionsOfEarlierRelease(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.FileURL(t, "testdata/schema6.sql")

@@ -23,8 +23,8 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrationLock is the advisory lock of the migrating process; others wait for it and then find
-// nothing to do.
+// migrationLock is the advisory lock of the migrating process; other processes wait for it and then
+// find the schema up to date.
 const migrationLock = 0x6f766572_77696e74 // "overwint"
 
 // minServerVersion is the lowest supported server_version_num of Postgres.

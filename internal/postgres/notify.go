@@ -46,7 +46,7 @@ const (
 func newNotifier(config *pgx.ConnConfig, logger *slog.Logger) *notifier {
 	config = config.Copy()
 	config.RuntimeParams["application_name"] += " (notify)"
-	config.RuntimeParams["synchronous_commit"] = "off" // there is nothing to flush
+	config.RuntimeParams["synchronous_commit"] = "off" // no data to flush
 	return &notifier{
 		connect: func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, config) },
 		logger:  logger, grown: map[string]struct{}{}, wake: make(chan struct{}, 1),

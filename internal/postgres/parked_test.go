@@ -22,7 +22,7 @@ func (b *harness) park(t *testing.T, runID string) bool {
 	return parked
 }
 
-// asleepAsking returns a session that sleeps with a question open, and its run.
+// asleepAsking returns a sleeping session with an open question, and its run.
 func asleepAsking(t *testing.T, expires time.Duration, asked ...question.Asked) (b *harness, run string) {
 	t.Helper()
 	b, run, _ = asking(t, expires, asked...)
@@ -104,7 +104,8 @@ func TestQuestionSurvivesItsSandbox(t *testing.T) {
 	require.Equal(t, run.Continuation{Over: true}, over)
 }
 
-// TestUnansweredQuestionExpiresDuringHibernation when its run continues, and not before its time.
+// TestUnansweredQuestionExpiresDuringHibernation checks that the question expires when its run
+// continues, and not before its deadline.
 func TestUnansweredQuestionExpiresDuringHibernation(t *testing.T) {
 	t.Parallel()
 	b, run := asleepAsking(t, time.Hour, permission, inquiry)
@@ -125,9 +126,9 @@ func TestUnansweredQuestionExpiresDuringHibernation(t *testing.T) {
 	require.Equal(t, question.Expired, b.questions(t)[0].Status)
 }
 
-// TestIdleRunWithOpenQuestionIsParked: not while an answer is being delivered, a command
-// interrupts it, or a call that no question concerns is running; and not by an attempt that has
-// been replaced. A run that is not parked keeps its session awake.
+// TestIdleRunWithOpenQuestionIsParked checks that a run is not parked while an answer is being
+// delivered, a command interrupts it, or a call without a question is running, nor by a replaced
+// attempt. A run that is not parked keeps its session awake.
 func TestIdleRunWithOpenQuestionIsParked(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]func(t *testing.T, b *harness, run string){
@@ -193,8 +194,8 @@ func TestRunIsParkedWhileSubagentAsks(t *testing.T) {
 	require.True(t, b.park(t, run), "all that works waits for the question")
 }
 
-// TestCommandsOfParkedSessionAreSignalled, because there is no running turn after which the
-// workflow would read them.
+// TestCommandsOfParkedSessionAreSignalled: no turn is running after which the workflow would read
+// them.
 func TestCommandsOfParkedSessionAreSignalled(t *testing.T) {
 	t.Parallel()
 	b, _ := asleepAsking(t, time.Hour, permission)
@@ -209,8 +210,8 @@ func TestCommandsOfParkedSessionAreSignalled(t *testing.T) {
 	require.Empty(t, unclaimed, "it waits for the answer")
 }
 
-// TestUsageOfParkedRunIncludesAllParts: each part adds its newest report and the calls that
-// ended in it.
+// TestUsageOfParkedRunIncludesAllParts checks that each part adds its newest report and the calls
+// that ended in it.
 func TestUsageOfParkedRunIncludesAllParts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -88,7 +88,7 @@ func plannedOnce(t *testing.T, b *harness, db *postgres.DB, most int64) {
 	}
 }
 
-// TestReadsOfEventsArePlannedOnce, since a reader that follows a log reads it after every commit.
+// TestReadsOfEventsArePlannedOnce: a reader that follows a log reads it after every commit.
 func TestReadsOfEventsArePlannedOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

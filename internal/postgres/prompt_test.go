@@ -389,7 +389,8 @@ func TestReaderRebuildsQueueFromItsChanges(t *testing.T) {
 	check()
 }
 
-// TestPromptHasUsageOfItsLastRun after the run has ended, whenever the prompt is read.
+// TestPromptHasUsageOfItsLastRun checks that every read of the prompt returns the usage once the
+// run has ended.
 func TestPromptHasUsageOfItsLastRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -416,7 +417,8 @@ func TestPromptHasUsageOfItsLastRun(t *testing.T) {
 	require.Equal(t, &session.PromptUsage{Usage: usage.Usage{CostUnknown: true}}, read(second), "unknown is not zero")
 }
 
-// TestReleaseBeforeReadsSessionsOfUnknownCost, although it expects their cost to be a number.
+// TestReleaseBeforeReadsSessionsOfUnknownCost checks the view for a release that requires a numeric
+// cost.
 func TestReleaseBeforeReadsSessionsOfUnknownCost(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

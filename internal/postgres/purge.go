@@ -15,7 +15,7 @@ import (
 )
 
 // purgeChunk bounds the rows that one statement deletes. Each statement is a separate transaction,
-// so that no lock or snapshot is held as long as a large session takes.
+// so that no lock or snapshot is held for the whole purge of a large session.
 const purgeChunk = 1000
 
 // The tables with rows of a session, in the order in which they are emptied: referring tables
@@ -330,7 +330,7 @@ func (db *DB) eventsRetain(ctx context.Context, sessionID string, age time.Durat
 	if err != nil {
 		return 0, err
 	}
-	// Also deletes what an interrupted call has left.
+	// This also deletes events left by an interrupted call.
 	through = max(through, bounds.FirstSeq-1)
 	return max(0, through-bounds.FirstSeq+1), db.EventsPrune(ctx, sessionID, through)
 }

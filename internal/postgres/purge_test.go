@@ -31,7 +31,7 @@ import (
 
 const planted = "Xylophone7Quartz"
 
-// find lists every table with a row that contains the words.
+// find lists the tables with a row that contains the words.
 func find(t *testing.T, url, words string) []string {
 	t.Helper()
 	ctx := t.Context()
@@ -110,7 +110,7 @@ func (b *harness) plant(t *testing.T) {
 	}
 }
 
-// TestPurgeErasesSessionEverywhere plants words in a session and in another one, which stays.
+// TestPurgeErasesSessionEverywhere plants words in two sessions and purges one of them.
 func TestPurgeErasesSessionEverywhere(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -192,8 +192,8 @@ func TestPurgeErasesSessionEverywhere(t *testing.T) {
 	require.NotEmpty(t, b.events(t))
 }
 
-// TestEveryTableWithSessionDataIsPurged: a new table must be purged, or be listed here with
-// the reason.
+// TestEveryTableWithSessionDataIsPurged fails for a new table that is neither purged nor listed
+// here with the reason.
 func TestEveryTableWithSessionDataIsPurged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -394,8 +394,8 @@ func TestPurgeOnlyAdvances(t *testing.T) {
 	require.False(t, query[bool](b.ctx, t, b.url, "SELECT erased_at IS NULL FROM purges WHERE session_id = $1", id))
 }
 
-// TestImageRecordedAfterPurgeIsDeleted: one worker makes images of a session while another
-// one erases it.
+// TestImageRecordedAfterPurgeIsDeleted has one worker make images of a session while another one
+// erases it.
 func TestImageRecordedAfterPurgeIsDeleted(t *testing.T) {
 	t.Parallel()
 	records := map[string]func(b *harness, intent image.Intent) error{
@@ -430,8 +430,8 @@ func TestImageRecordedAfterPurgeIsDeleted(t *testing.T) {
 	}
 }
 
-// TestPurgeKeepsConcurrentlyRecordedImage: a late worker records images while the
-// last rows of a session are deleted, after the purge has found that none remains.
+// TestPurgeKeepsConcurrentlyRecordedImage has a late worker record images while the last rows of a
+// session are deleted, after the purge has found that no image remains.
 func TestPurgeKeepsConcurrentlyRecordedImage(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -488,7 +488,8 @@ func TestSnapshotIsRecordedWhileItsSessionIsDeleted(t *testing.T) {
 	require.Equal(t, []string{"im-late"}, b.condemned(t))
 }
 
-// TestWorkflowStartedAfterPurgeIsErased: a process that was frozen signals the workflow of a session whose row is deleted.
+// TestWorkflowStartedAfterPurgeIsErased has a process that was frozen signal the workflow of a
+// deleted session.
 func TestWorkflowStartedAfterPurgeIsErased(t *testing.T) {
 	t.Parallel()
 	for _, state := range []purge.State{purge.Checking, purge.Erased} {

@@ -142,7 +142,7 @@ func (db *DB) QuestionExpire(ctx context.Context, sessionID, questionID string) 
 
 // QuestionsPending returns the questions of a run whose result its agent has not received,
 // including open ones, oldest first. With again it also returns those that were sent: a write to a
-// link does not prove receipt, so an attempt that takes over a run sends all of them again.
+// link does not prove receipt, so a new attempt of the run resends all of them.
 func (db *DB) QuestionsPending(ctx context.Context, runID string, again bool) ([]question.Question, error) {
 	rows, err := db.q.QuestionsPending(ctx, db.pool, &dbsqlc.QuestionsPendingParams{RunID: runID, Again: again})
 	if err != nil {

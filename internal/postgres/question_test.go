@@ -188,8 +188,8 @@ func TestQuestionEndsWithItsTurn(t *testing.T) {
 	requireCode(t, failure.Cancelled, err)
 }
 
-// TestDisplacedAttemptReportsNothing: its writes to the link may not have arrived, so the
-// next attempt must find the answer to send, and may find one that was already sent.
+// TestDisplacedAttemptReportsNothing: the writes of a replaced attempt may not have arrived, so the
+// next attempt must find the answer to send, including one that was already sent.
 func TestDisplacedAttemptReportsNothing(t *testing.T) {
 	t.Parallel()
 	b, runID, _ := asking(t, time.Hour, permission)

@@ -60,7 +60,8 @@ func TestQueuedPromptIsReplaced(t *testing.T) {
 	requireCode(t, failure.NoPrompt, err)
 }
 
-// TestTitleOfPersonSurvivesPromptReplacement, even if it equals that of the prompt.
+// TestTitleOfPersonSurvivesPromptReplacement also covers a title that equals the one derived from
+// the prompt.
 func TestTitleOfPersonSurvivesPromptReplacement(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -96,7 +97,8 @@ func TestPromotedPromptRunsNext(t *testing.T) {
 	requireCode(t, failure.NotQueued, err)
 }
 
-// TestLongQueueIsCleared completely or not at all, with queue events of a bounded size.
+// TestLongQueueIsCleared checks that a queue is cleared completely or not at all, with queue events
+// of a bounded size.
 func TestLongQueueIsCleared(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -25,8 +25,8 @@ func (b *harness) report(t *testing.T, run string, frame int64, events ...eventl
 	require.NoError(t, b.appendOne(t, eventlog.Append{SessionID: b.id, RunID: run, Generation: 1, Token: "t1", LastFrame: frame, Events: events}))
 }
 
-// TestNewestReportsAreKept: the last git state, and all changes of the pull request, each
-// applied once.
+// TestNewestReportsAreKept checks that the store keeps the last git state and applies every change
+// of the pull request once.
 func TestNewestReportsAreKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -105,8 +105,8 @@ func TestScreenshotsAreListedInPages(t *testing.T) {
 	require.NotEmpty(t, next)
 }
 
-// TestStateOfRepositoryIsReportedWhenItChanges, together with the diff and within the budget of
-// events.
+// TestStateOfRepositoryIsReportedWhenItChanges checks that the report is committed with the diff,
+// within the budget of events.
 func TestStateOfRepositoryIsReportedWhenItChanges(t *testing.T) {
 	t.Parallel()
 	b, batch := filing(t)

@@ -65,7 +65,7 @@ func (db *DB) PromptResolve(ctx context.Context, r session.Resolve) (resolved se
 	return resolved, changed, err
 }
 
-// promptRetry queues a prompt again at the request of a person.
+// promptRetry requeues a prompt at the request of a person.
 func (s *sessionTx) promptRetry(ctx context.Context, promptID string) (session.Prompt, error) {
 	queued, err := s.q.PromptCountQueued(ctx, s, s.row.ID)
 	if err != nil {

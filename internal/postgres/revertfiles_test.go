@@ -154,8 +154,8 @@ func TestRevertEventNamesTarget(t *testing.T) {
 	requireCode(t, failure.IllegalState, err)
 }
 
-// TestBundleOfPendingRevertIsKept, although the bundle that is saved first may exceed the
-// number of kept ones.
+// TestBundleOfPendingRevertIsKept checks that the bundle saved before the revert does not displace
+// the target bundle.
 func TestBundleOfPendingRevertIsKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

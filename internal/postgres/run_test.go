@@ -303,8 +303,8 @@ func TestAbortedLostRunIsNotRequeued(t *testing.T) {
 	}
 }
 
-// TestReceiptIsDeliveredOnce with the first run that reaches it in the restored sandbox, and
-// only if the restore was incomplete.
+// TestReceiptIsDeliveredOnce checks that the receipt of an incomplete restore is delivered with the
+// first run that reaches the agent in the restored sandbox.
 func TestReceiptIsDeliveredOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -17,8 +17,8 @@ import (
 // RunAttach makes token the attempt whose appends count and returns what the worker needs. It is
 // idempotent for a token. From the second attempt on, a turn_start event reports that another
 // worker continues the run. It returns illegal_state if the run has ended or belongs to an older
-// generation, or if another attempt has it that is not older than by: an attempt that was paused
-// before it attached must not take over. A previous attempt that did not report its end counts as
+// generation, or if its current attempt is not older than by: an attempt that was paused before it
+// attached must not replace a newer one. A previous attempt that did not report its end counts as
 // lost: see run.Losses.
 func (db *DB) RunAttach(ctx context.Context, runID, token string, by run.Dispatch) (start run.Start, err error) {
 	err = db.inRun(ctx, "attach to a run", runID, func(s *sessionTx, claim dbsqlc.Run) error {

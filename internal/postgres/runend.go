@@ -113,7 +113,7 @@ func (s *sessionTx) runEnd(ctx context.Context, c closing, ending run.Ending) (r
 	if ending.LookFor != "" {
 		found := closed.look.found(s)
 		ended.Look = &found
-		// Usually there is nothing to record: the claim has answered the signal, and no command is
+		// Usually no read must be recorded: the claim has answered the signal, and no command is
 		// pending.
 		if s.row.SignalledAt != nil || !s.row.Loaded || len(found.Commands) > 0 {
 			if err := s.recordRead(ctx, ending.LookFor); err != nil {

@@ -86,8 +86,8 @@ func TestRunContinuesSession(t *testing.T) {
 	require.Equal(t, two.ID, b.runShow(t, run.ID).BundleID)
 	require.Equal(t, one.ID, b.show(t, one.ID).ID, "the base is as it was")
 
-	// Without a turn in between the session is at the second bundle. A failed run leaves no bundle,
-	// and afterwards the session is at none.
+	// Without a turn in between, the session is at the second bundle. A failed run saves no bundle,
+	// and afterwards the session is at no bundle.
 	commands, err := b.SessionLook(b.ctx, b.id, "w1")
 	require.NoError(t, err)
 	require.NoError(t, b.CommandEnd(b.ctx, b.id, commands.Commands[0].ID, session.CommandApplied, ""))

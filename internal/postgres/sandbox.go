@@ -164,7 +164,7 @@ func (db *DB) SandboxesOpen(ctx context.Context, sessionID string) ([]session.Sa
 }
 
 // SandboxUnsaved returns the newest sandbox, ended or not, in which the session has worked since
-// its newest bundle; false if there is none.
+// its newest bundle; false if no such sandbox exists.
 func (db *DB) SandboxUnsaved(ctx context.Context, sessionID string) (session.UnsavedSandbox, bool, error) {
 	row, err := db.q.SandboxUnsaved(ctx, db.pool, sessionID)
 	if isNoRows(err) {

@@ -124,8 +124,8 @@ func TestGenerationIsReservedBeforeCreate(t *testing.T) {
 	requireCode(t, failure.NoSession, b.GenerationReserve(b.ctx, "ses_nobody", 1, "im-1"))
 }
 
-// TestSandboxWithUnsavedWorkIsNotAbandoned: a restore has reserved the next generation, and was
-// interrupted before it saved the work of the session in the previous one.
+// TestSandboxWithUnsavedWorkIsNotAbandoned interrupts a restore that has reserved the next
+// generation before it has saved the session's work in the previous one.
 func TestSandboxWithUnsavedWorkIsNotAbandoned(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -55,8 +55,8 @@ func (db *DB) unpack(sessionID, path string, packed, data []byte) ([]byte, error
 	return out, nil
 }
 
-// sealState seals the state of a turn. It contains unmasked text of the agent: text that may be the
-// beginning of a secret is held back there.
+// sealState seals the state of a turn. It contains unmasked text of the agent, because text that
+// may be the beginning of a secret is buffered in it.
 func (db *DB) sealState(sessionID, runID string, state []byte) []byte {
 	if db.options.Sealer == nil || len(state) == 0 {
 		return state

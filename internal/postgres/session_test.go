@@ -358,7 +358,7 @@ func TestRefusedCreationDoesNotUseItsKeyUp(t *testing.T) {
 	require.Equal(t, first.ID, again.ID)
 }
 
-// TestWorkflowGetsOnlyTitlesOfPeople, since content of prompts must not reach Temporal.
+// TestWorkflowGetsOnlyTitlesOfPeople: the content of prompts must not reach Temporal.
 func TestWorkflowGetsOnlyTitlesOfPeople(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestRunInterruptedByShutdown ends with that reason, and its prompt runs again only if that is
-// its policy for an unknown outcome.
+// TestRunInterruptedByShutdown checks that the run ends with the reason shutdown, and that its
+// prompt runs again only if that is its policy for an unknown outcome.
 func TestRunInterruptedByShutdown(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

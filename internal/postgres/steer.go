@@ -50,8 +50,8 @@ func steersIn(head []dbsqlc.PromptHeadRow) (n int) {
 
 // steer marks a submitted prompt for the agent of the open run or, if that is not possible,
 // interrupts the run with an abort that gives this reason. It reports whether the workflow must be
-// signalled. It does not add an abort if one is pending. It does not interrupt the run while the
-// queue is held, because the prompt could not start, or if the session is about to stop.
+// signalled. If an abort is pending, it adds none. It does not interrupt the run while the queue is
+// held, because the prompt could not start, or if the session is about to stop.
 func (s *sessionTx) steer(ctx context.Context, p session.Prompt, open dbsqlc.Run, head []dbsqlc.PromptHeadRow) (notify bool, err error) {
 	if open.ID == "" || s.held() {
 		return false, nil

@@ -70,7 +70,8 @@ func TestLateSteerInterruptsNothing(t *testing.T) {
 	require.True(t, b.claim(t, "s1").Granted)
 }
 
-// TestSteerInterruptsNothingWhileQueueIsHeld, in a session that stops, or without a turn.
+// TestSteerInterruptsNothingWhileQueueIsHeld also covers a session that is stopping, and one
+// without a turn.
 func TestSteerInterruptsNothingWhileQueueIsHeld(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -95,7 +96,7 @@ func TestSteerInterruptsNothingWhileQueueIsHeld(t *testing.T) {
 	require.Equal(t, session.PromptQueued, b.prompt(t, second).Status)
 }
 
-// TestSteeredRunIsNotRepeatedAfterLoss, nor does one that never reached the agent.
+// TestSteeredRunIsNotRepeatedAfterLoss also covers a run that never reached the agent.
 func TestSteeredRunIsNotRepeatedAfterLoss(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, b *harness, run string){
@@ -126,7 +127,7 @@ func TestSteeredRunIsNotRepeatedAfterLoss(t *testing.T) {
 	}
 }
 
-// TestSteerInterruptsParkedRun, whose question then stays unanswered.
+// TestSteerInterruptsParkedRun checks that the run's question then stays unanswered.
 func TestSteerInterruptsParkedRun(t *testing.T) {
 	t.Parallel()
 	b, runID := asleepAsking(t, time.Hour, permission)
@@ -141,7 +142,7 @@ func TestSteerInterruptsParkedRun(t *testing.T) {
 	require.Equal(t, "s1", ended.Look.Waiting[0].ID)
 }
 
-// TestPromptsAreStillCollectedAfterSteer, because it precedes them.
+// TestPromptsAreStillCollectedAfterSteer: the steer prompt precedes them in the queue.
 func TestPromptsAreStillCollectedAfterSteer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -105,8 +105,8 @@ func TestAPromptIsGivenToTheRunningTurn(t *testing.T) {
 	requireCode(t, failure.IllegalState, err)
 }
 
-// TestPromptsOfLostTurn: a prompt that may have been written to the agent gets
-// the outcome of the run, unless it is known that the agent has not accepted it.
+// TestPromptsOfLostTurn checks that a prompt that may have been written to the agent gets the
+// outcome of the run, unless the agent is known not to have accepted it.
 func TestPromptsOfLostTurn(t *testing.T) {
 	t.Parallel()
 	joined := func(status string) []string { return []string{status, session.ReasonJoined, "first"} }
@@ -216,8 +216,7 @@ func (b *harness) takeOf(t *testing.T, runID string) (ids []string) {
 	return ids
 }
 
-// TestTurnAcceptsNoPrompt while its queue is held or a command is pending, or if the prompt was
-// withdrawn.
+// TestTurnAcceptsNoPrompt covers a held queue, a pending command and a withdrawn prompt.
 func TestTurnAcceptsNoPrompt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -240,8 +239,8 @@ func TestTurnAcceptsNoPrompt(t *testing.T) {
 	requireCode(t, failure.NotQueued, err)
 }
 
-// TestTurnEndedByEarlierRelease checks prompts that were given to the turn, which that
-// release does not know.
+// TestTurnEndedByEarlierRelease checks prompts that were given to the turn; that release does not
+// support them.
 func TestTurnEndedByEarlierRelease(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -61,7 +61,8 @@ func TestTranscriptGrowsBySegments(t *testing.T) {
 	requireCode(t, failure.Invalid, add(b.segment(4, -1, "xx")))
 }
 
-// TestRunEndStoresTranscripts stores segments with the outcome of a run, or neither.
+// TestRunEndStoresTranscripts checks that segments and the outcome of a run are stored together or
+// not at all.
 func TestRunEndStoresTranscripts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -93,7 +94,7 @@ func TestRunEndStoresTranscripts(t *testing.T) {
 }
 
 // TestTranscriptMatchesFile resends random pieces of a growing file, like attempts that do not know
-// what is stored.
+// the stored position.
 func TestTranscriptMatchesFile(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

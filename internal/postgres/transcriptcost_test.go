@@ -262,8 +262,8 @@ func TestTranscriptsAreBounded(t *testing.T) {
 	require.Contains(t, reported[0], "/a: only the first 100 bytes")
 }
 
-// TestTurnReplacesBoundedAmountOfTranscripts stores new versions of a file like a program that
-// replaces the runner could, which costs rows and bytes even for a small file.
+// TestTurnReplacesBoundedAmountOfTranscripts stores new versions of a file, as a program that
+// impersonates the runner could. Each version costs rows and bytes even if the file is small.
 func TestTurnReplacesBoundedAmountOfTranscripts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

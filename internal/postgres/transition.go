@@ -41,8 +41,8 @@ func (db *DB) TransitionRecordEnded(ctx context.Context, t session.Transition, e
 	})
 }
 
-// TransitionRecordReady is TransitionRecord, SandboxRecord of the sandbox that the session runs in, and BundleProve, unless
-// proved is empty, in one transaction.
+// TransitionRecordReady is, in one transaction, TransitionRecord, SandboxRecord of the sandbox that
+// the session runs in and, unless proved is empty, BundleProve.
 func (db *DB) TransitionRecordReady(ctx context.Context, t session.Transition, ready session.SandboxRow, proved string) error {
 	var reserved dbsqlc.Sandbox
 	reads := []func(*lookups) error{db.sandboxReserved(ctx, t.SessionID, ready.Generation, &reserved)}

@@ -186,9 +186,9 @@ func TestErrorCauseIsKeptUntilRecovery(t *testing.T) {
 	require.Empty(t, cause())
 }
 
-// TestPromptsSubmittedDuringStopAreCancelledInChunks: the transition to terminated ends
-// them, in transactions of at most 200 like PromptsCancel, and its status is the session's last
-// event.
+// TestPromptsSubmittedDuringStopAreCancelledInChunks checks that the transition to terminated ends
+// them, in transactions of at most 200 like PromptsCancel, and that its status is the session's
+// last event.
 func TestPromptsSubmittedDuringStopAreCancelledInChunks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

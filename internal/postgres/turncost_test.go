@@ -32,9 +32,9 @@ import (
 // cost is the load of a call on Postgres.
 type cost struct{ Statements, RoundTrips int64 }
 
-// TestStatementsPerTurn counts the statements and round trips of the writes of a turn. Each
-// round trip wakes a process on both sides and delays the session's lock. If a change needs a
-// different number, change it here and explain it in the commit: every prompt pays for it.
+// TestStatementsPerTurn counts the statements and round trips of the writes of a turn. Each round
+// trip wakes a process on both sides and delays the session's lock. If a change needs a different
+// number, change it here and explain it in the commit: every prompt incurs this cost.
 func TestStatementsPerTurn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

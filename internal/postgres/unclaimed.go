@@ -9,9 +9,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Unclaimed lists sessions after an id, ordered by id, with work older than age that no workflow
-// seems to know: not loaded, or signalled without a reaction. The comment of the query gives the
-// reasons.
+// Unclaimed lists sessions after an id, ordered by id, with work older than age that apparently no
+// workflow has seen: the session is not loaded, or was signalled without a reaction. The comment of
+// the query gives the reasons.
 func (db *DB) Unclaimed(ctx context.Context, after string, age time.Duration, limit int) ([]backlog.Unclaimed, error) {
 	rows, err := db.q.Unclaimed(ctx, db.pool, &dbsqlc.UnclaimedParams{After: after, AgeSeconds: age.Seconds(), MaxItems: int32(limit)})
 	if err != nil {

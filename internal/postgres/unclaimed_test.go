@@ -133,8 +133,8 @@ func TestOneSignalPerSessionUpToLimit(t *testing.T) {
 	require.Equal(t, want, paged)
 }
 
-// TestDelayedSessionsDoNotHideOthers: their ids come first, and there are more than one call
-// reads.
+// TestDelayedSessionsDoNotHideOthers creates more delayed sessions than one call reads, with ids
+// that precede the others.
 func TestDelayedSessionsDoNotHideOthers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

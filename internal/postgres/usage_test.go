@@ -11,8 +11,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
-// TestTurnEndsDespiteInvalidUsage: the sum of the reported usage must not exceed the
-// range of a column, or no turn of the session could end, and the session could not be stopped.
+// TestTurnEndsDespiteInvalidUsage checks that the sum of the reported usage does not exceed the
+// range of a column. Otherwise no turn of the session could end, and the session could not be
+// stopped.
 func TestTurnEndsDespiteInvalidUsage(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -50,8 +51,8 @@ func TestTurnEndsDespiteInvalidUsage(t *testing.T) {
 	}, s.Metrics)
 }
 
-// TestUnknownCostIsNotZero: the sum of a session includes only turns that have reported a
-// cost.
+// TestUnknownCostIsNotZero checks that the sum of a session includes only turns that have reported
+// a cost.
 func TestUnknownCostIsNotZero(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -23,7 +23,7 @@ func (b *harness) webhook(t *testing.T, filter lifecycle.Filter) webhook.Endpoin
 	return e
 }
 
-// dispatch makes deliveries of all undispatched events.
+// dispatch creates deliveries for all undispatched events.
 func (b *harness) dispatch(t *testing.T) {
 	t.Helper()
 	for more := true; more; {

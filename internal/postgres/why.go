@@ -246,7 +246,7 @@ func (w *whyReader) questions(ctx context.Context, id string) error {
 	return err
 }
 
-// woke reads which prompt was queued when the session woke last.
+// woke reads the prompt that was queued when the session last woke.
 func (w *whyReader) woke(ctx context.Context) error {
 	for _, t := range slices.Backward(w.f.Transitions) {
 		if t.Event != session.EventWake && t.From != session.Initializing || t.Reason != session.ReasonPrompt {

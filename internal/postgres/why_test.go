@@ -90,7 +90,8 @@ func TestSessionIsExplainedFromItsRows(t *testing.T) {
 	require.Equal(t, why.SessionHibernating, b.explain(t, why.Transition, "2").Causes[0].Code, "an older one")
 }
 
-// TestUnresponsiveModelIsNamed as long as the agent retries its request.
+// TestUnresponsiveModelIsNamed checks that the explanation names the model while the agent retries
+// its request.
 func TestUnresponsiveModelIsNamed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -127,7 +128,7 @@ func TestUnknownObjectsAreNotExplained(t *testing.T) {
 	}
 }
 
-// TestExplanationReadsBoundedNumberOfRows, even for a session with many transitions.
+// TestExplanationReadsBoundedNumberOfRows explains a session with many transitions.
 func TestExplanationReadsBoundedNumberOfRows(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -9,7 +9,7 @@ import (
 )
 
 // New returns the test's own database, migrated and empty, and drops it when the test ends. If
-// Postgres is not installed, the test fails with a message that says what to install.
+// Postgres is not installed, the test fails with a message that names the package to install.
 func New(t testing.TB) *postgres.DB {
 	t.Helper()
 	return Open(t, URL(t))
