@@ -149,8 +149,8 @@ func validate(d *pb.Sandbox) error {
 	return validatePlacement(d)
 }
 
-// The clouds and regions of Modal. A sandbox always runs on this machine, but a choice that Modal
-// would refuse is refused here as well.
+// The clouds and regions of Modal. A sandbox always runs on this machine, but values that Modal
+// refuses are refused here as well.
 var (
 	clouds        = []string{"auto", "aws", "gcp", "oci", "azure"}
 	regionPattern = regexp.MustCompile(`^(us|eu|ap|uk|ca|me|sa|af|mx|il|jp|asia|europe|northamerica|southamerica|australia|africa)(-[a-z0-9]+)*$`)
@@ -293,7 +293,7 @@ func (s *Server) start(ctx context.Context, sb *sandbox, d *pb.Sandbox, net netw
 }
 
 // askedLimits returns the limits that a create requests. A request without a maximum has no effect,
-// since nothing is reserved.
+// since no resources are reserved.
 func askedLimits(r *pb.Resources) box.Limits {
 	return box.Limits{Memory: int64(r.GetMemoryMbMax()) << 20, CPUs: float64(r.GetMilliCpuMax()) / 1000}
 }

@@ -12,10 +12,10 @@
 //
 // Sandboxes are isolated by namespaces. If those do not work, the server does not start, unless it
 // runs in a container or a weaker level was requested: only a root directory (chroot), or a plain
-// directory. Package box describes the levels. The server logs its level and what the level lacks,
-// and sends the level in a header of every response (isolationHeader).
+// directory. Package box describes the levels. The server logs its level and the abilities that the
+// level lacks, and sends the level in a header of every response (isolationHeader).
 //
-// States of a sandbox, as far as a client can distinguish them:
+// States of a sandbox that a client can distinguish:
 //
 //	reserved ──start──▶ running ──┬─ its command ended ───────▶ its exit code ─┐
 //	   │                          ├─ Terminate, server stops ─▶ 137            ├─▶ ended: files

@@ -76,7 +76,7 @@ func TestFailedBuildReportsReason(t *testing.T) {
 	require.ErrorContains(t, err, "USER")
 }
 
-// TestDamagedImageHasItsOwnCode, so that a client does not retry forever.
+// TestDamagedImageHasItsOwnCode: the code prevents clients from retrying forever.
 func TestDamagedImageHasItsOwnCode(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -19,7 +19,8 @@ import (
 const isolationHeader = "x-overwinter-isolation"
 
 func (s *Server) interceptUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	// Clients can read the isolation level here, since Modal's protocol has no field for it.
+	// Clients read the isolation level from this header, since Modal's protocol has no field for
+	// it.
 	header := metadata.Pairs(isolationHeader, string(s.Isolation()))
 	if s.runtime.OwnsNetwork() {
 		header.Set(networkHeader, s.runtime.HostPorts().String())

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// layerUse counts the uses of layers and archives to which no record may refer: those of images
+// layerUse counts the uses of layers and archives that may not be in any record: those of images
 // that are being made or read. A held layer is not collected. Starts and snapshots continue while
 // unused layers are being collected.
 type layerUse struct {

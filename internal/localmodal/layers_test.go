@@ -90,7 +90,7 @@ func TestImageIsDeletedWhileItIsUsed(t *testing.T) {
 	require.Empty(t, entries(t, dir, "boxes"))
 }
 
-// TestLayersAreCollectedWhileSnapshotsAreMade with a snapshot in progress at all times.
+// TestLayersAreCollectedWhileSnapshotsAreMade keeps a snapshot in progress at all times.
 func TestLayersAreCollectedWhileSnapshotsAreMade(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

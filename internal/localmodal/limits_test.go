@@ -24,7 +24,7 @@ func TestSandboxHasRequestedMemory(t *testing.T) {
 	require.Contains(t, b.sh(sb, "echo on"), "on")
 }
 
-// If a machine or a sandbox has temporarily run out of a resource, the failure does not reflect on
+// If a machine or a sandbox has temporarily run out of a resource, the failure is not attributed to
 // the command.
 func TestExecWithoutFreeProcessIsUnavailable(t *testing.T) {
 	t.Parallel()

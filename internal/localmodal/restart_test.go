@@ -145,8 +145,8 @@ func TestStoppedServerEndsItsSandboxes(t *testing.T) {
 	require.Equal(t, "kept\n", again.sh(again.createFrom(left, nil), "cat /root/f"))
 }
 
-// TestStopWaitsForClientsToSaveTheirSandboxes: the server is up until the last sandbox has ended,
-// or until the drain timeout.
+// TestStopWaitsForClientsToSaveTheirSandboxes checks that the server is up until the last sandbox
+// has ended, or until the drain timeout.
 func TestStopWaitsForClientsToSaveTheirSandboxes(t *testing.T) {
 	t.Parallel()
 	o := options(t, t.TempDir())
@@ -203,7 +203,7 @@ func requireRoom(t *testing.T, dir string) {
 	}, waitLimit, 10*time.Millisecond)
 }
 
-// TestExitImageSurvivesCrash: the server dies after the files of an ended sandbox have become an
+// TestExitImageSurvivesCrash crashes the server after the files of an ended sandbox have become an
 // image and before the sandbox's record refers to it, or while a full disk prevents the image.
 func TestExitImageSurvivesCrash(t *testing.T) {
 	t.Parallel()

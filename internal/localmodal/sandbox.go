@@ -240,8 +240,8 @@ func (s *Server) exitImage(sandboxID string) (imageRecord, bool) {
 	return s.records.images.Find(func(i imageRecord) bool { return i.Sandbox == sandboxID })
 }
 
-// supervise ends the sandbox at the end of its lifetime, when it has been idle for too long, or
-// when it has died.
+// supervise ends the sandbox at the end of its lifetime, after its idle timeout, or when it has
+// died.
 func (sb *sandbox) supervise(ctx context.Context) {
 	life := time.NewTimer(time.Until(sb.record().Created.Add(sb.record().Timeout)))
 	defer life.Stop()
@@ -267,7 +267,7 @@ func (sb *sandbox) supervise(ctx context.Context) {
 	}
 }
 
-// exited is closed when the entrypoint has ended; never if there is none.
+// exited is closed when the entrypoint has ended; never without an entrypoint.
 func (sb *sandbox) exited() <-chan struct{} {
 	if sb.entry == nil {
 		return nil

@@ -209,7 +209,7 @@ func (s *Server) SandboxGetFromNameV2(ctx context.Context, q *pb.SandboxGetFromN
 }
 
 // SandboxGetFromName is the SDK's fallback if SandboxGetFromNameV2 finds no sandbox: it finds
-// sandboxes of the old backend, of which there are none.
+// sandboxes of the old backend, which this server never has.
 func (s *Server) SandboxGetFromName(_ context.Context, q *pb.SandboxGetFromNameRequest) (*pb.SandboxGetFromNameResponse, error) {
 	return nil, status.Errorf(codes.NotFound, "sandbox %q not found", q.GetSandboxName())
 }

@@ -181,7 +181,7 @@ func TestTerminateKillsEverything(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestEndingSandboxIsNotListedAsRunning, because a caller whose process was killed asks whether the
+// TestEndingSandboxIsNotListedAsRunning: a caller whose process was killed queries whether the
 // sandbox has ended.
 func TestEndingSandboxIsNotListedAsRunning(t *testing.T) {
 	t.Parallel()

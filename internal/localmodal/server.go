@@ -206,8 +206,8 @@ func (s *Server) open(o Options, address string) error {
 	return nil
 }
 
-// allowPings allows keepalive pings of clients. The SDK sends one every 30 s; by default a server
-// takes that for an attack and after some minutes closes the connection, with all its calls.
+// allowPings allows keepalive pings of clients. The SDK sends one every 30 s; by default a gRPC
+// server treats this as abuse and closes the connection, with all its calls, after some minutes.
 func allowPings() grpc.ServerOption {
 	return grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true})
 }
@@ -229,7 +229,7 @@ func (s *Server) Unlimited() error { return s.runtime.Unlimited() }
 // Isolation returns the isolation level of sandboxes.
 func (s *Server) Isolation() box.Isolation { return s.runtime.Isolation() }
 
-// Lacks returns what sandboxes cannot do compared with those of the best level.
+// Lacks returns the abilities that sandboxes lack compared with those of the best level.
 func (s *Server) Lacks() []box.Lack { return s.runtime.Lacks() }
 
 // Inject makes the next calls of a method fail. For tests.
@@ -272,7 +272,7 @@ func (s *Server) drain() {
 	}
 }
 
-// announce logs the properties of this server and what its level lacks.
+// announce logs the properties of this server and the abilities that its level lacks.
 func (s *Server) announce(ctx context.Context) {
 	for _, refusal := range s.runtime.Better() {
 		s.logger.WarnContext(ctx, "no better isolation is available here", slog.String("refused", refusal.String()))

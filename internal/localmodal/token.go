@@ -20,8 +20,8 @@ const (
 	routerSubject = "router:"
 )
 
-// signer issues and checks the JSON web tokens that the SDK requires. Its key lives as long as the
-// server; the SDK requests a new token after a refusal.
+// signer issues and checks the JSON web tokens that the SDK requires. Its key is valid for the
+// lifetime of the server; the SDK requests a new token after a refusal.
 type signer struct{ key []byte }
 
 func newSigner() signer {

@@ -86,7 +86,7 @@ func (s *Server) volumeMounts(mounts []*pb.VolumeMount) ([]wire.Mount, error) {
 }
 
 // makeBelow creates a directory inside root. It refuses symbolic links, with which sandboxes could
-// redirect it to the outside.
+// redirect it outside the root.
 func (s *Server) makeBelow(root, sub string) error {
 	r, err := os.OpenRoot(root)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package access stores the credentials of a local Modal. A client that has them can run programs
-// as its user. They are random, created once for each data directory, and stored there in a file
-// that only its owner can read.
+// Package access stores the credentials of a local Modal. A client with these credentials can run
+// programs as the server's user. They are random, created once for each data directory, and stored
+// there in a file that only its owner can read.
 package access
 
 import (
@@ -28,7 +28,7 @@ const (
 	idVariable     = "MODAL_TOKEN_ID"
 	secretVariable = "MODAL_TOKEN_SECRET"
 	secretBytes    = 32
-	// minSecret is the minimum length of a secret that a person chooses.
+	// minSecret is the minimum length of a secret chosen by a person.
 	minSecret = 16
 )
 
@@ -72,8 +72,8 @@ func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 // Path returns the file of the token of a data directory.
 func Path(dir string) string { return filepath.Join(dir, fileName) }
 
-// Load returns the token in dir, which must exist. It creates one if there is none yet, and
-// replaces one that other users may have read.
+// Load returns the token in dir, which must exist. It creates the token if it does not exist yet,
+// and replaces one that other users may have read.
 func Load(dir string) (Token, error) {
 	path := Path(dir)
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
@@ -111,7 +111,7 @@ func parse(f *os.File) (Token, error) {
 	return t, t.Validate()
 }
 
-// create writes a new token atomically, so that a reader never sees a part of it.
+// create writes a new token atomically, so that readers never see a partial token.
 func create(path string) (Token, error) {
 	t := New()
 	if err := durable.WriteFile(path, []byte(strings.Join(t.Environment(), "\n")+"\n")); err != nil {

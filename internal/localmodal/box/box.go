@@ -257,8 +257,8 @@ func (r *Runtime) attributes(network bool) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setsid: true}
 	switch r.isolation {
 	case Chroot:
-		// If init died, its descendants would survive. So it is not killed with this process: it
-		// ends them and itself when the control socket closes.
+		// The descendants of init would survive its death. Init is therefore not killed with this
+		// process: when the control socket closes, it ends them and itself.
 		attr.Cloneflags = syscall.CLONE_NEWNS
 		if os.Geteuid() == 0 {
 			return attr // the user namespace may be unavailable
@@ -305,7 +305,7 @@ func (b *Box) Kill() {
 // endTimeout is how long init may take to end all its descendants.
 const endTimeout = 5 * time.Second
 
-// end makes init kill all processes first, because there is no PID namespace that does.
+// end makes init kill all processes first, because without a PID namespace the kernel does not.
 func (b *Box) end() {
 	asked := time.NewTimer(endTimeout)
 	defer asked.Stop()
@@ -320,7 +320,7 @@ func (b *Box) end() {
 	<-b.control.gone
 }
 
-// admit puts init into the box's control group, if there are control groups.
+// admit moves init to the box's control group, if control groups are available.
 func (b *Box) admit() error {
 	if b.rt.cgroups == nil {
 		return nil

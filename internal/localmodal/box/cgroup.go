@@ -144,7 +144,7 @@ func findCgroups() (map[string]cgroupPlace, error) {
 }
 
 // openUnified creates the group in version 2, below the nearest group above this process that can
-// delegate the controllers. A group that contains processes cannot.
+// delegate the controllers. A group that contains processes cannot delegate.
 func openUnified(places map[string]cgroupPlace, name string) (*cgroups, error) {
 	place, ok := places[""]
 	if !ok {
@@ -232,7 +232,7 @@ func (c *cgroups) removeLeftOver() error {
 	return nil
 }
 
-// removeGroup removes the group of a box, including groups that its processes have created.
+// removeGroup removes the group of a box and the groups that its processes have created.
 func removeGroup(group string) error {
 	groups, err := groupsBelow(group)
 	if err != nil {

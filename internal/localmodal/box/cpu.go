@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Without control groups that bound CPU time, the watchdog sums up what the processes of a box use,
-// and stops all of them until the box is within its limit again. It does not stop init: the control
-// socket keeps working, and requests to start a process wait.
+// Without control groups that bound CPU time, the watchdog sums up the CPU time of a box's
+// processes, and stops all of them until the box is within its limit again. It does not stop init:
+// the control socket keeps working, and requests to start a process wait.
 
 const (
 	// cpuBurst bounds the unused time that a box can accumulate.
@@ -93,8 +93,8 @@ func (a *cpuAccount) owe(used, passed time.Duration, limit float64) time.Duratio
 
 func portion(d time.Duration, limit float64) time.Duration { return time.Duration(float64(d) * limit) }
 
-// fairShare returns the share for each user so that their sum does not exceed total; those that use
-// less leave the rest to the others.
+// fairShare returns the share for each user so that their sum does not exceed total; the unused
+// part of a share is distributed among the other users.
 func fairShare(used []float64, total float64) float64 {
 	used = slices.Sorted(slices.Values(used))
 	for i, u := range used {

@@ -14,8 +14,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// confined reports whether init runs as a user who cannot enter our directories: then the server
-// picks up all mounts for init and passes them to it.
+// confined reports whether init runs as a user without access to our directories. In that case the
+// server creates all mounts for init and passes them to it.
 func (r *Runtime) confined() bool { return r.isolation == Namespaces && r.ids.count > 0 }
 
 // pickUp creates the mounts that init cannot create itself, and refers to them in root by the
@@ -62,7 +62,7 @@ func (r *Runtime) pickUp(root *wire.RootSpec) (files []*os.File, err error) {
 }
 
 // idmapOf returns the user namespace whose ids a mount must show, -1 for none. Programs belong to
-// the machine's root, whom sandboxes would otherwise see as the user nobody.
+// the machine's root, which sandboxes would otherwise see as the user nobody.
 func (r *Runtime) idmapOf(m wire.Mount) int {
 	if r.idmap == nil || !m.ReadOnly || !r.mappable[m.Source] {
 		return -1

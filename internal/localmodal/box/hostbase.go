@@ -156,7 +156,8 @@ func systemAccounts() (map[string]string, error) {
 	return files, nil
 }
 
-// copyConfig copies the files that exist and are readable; others are not meant for sandboxes.
+// copyConfig copies the files that exist and are readable. Unreadable files are not meant for
+// sandboxes.
 func copyConfig(ctx context.Context, src, dst string) error {
 	info, err := os.Stat(src) // follows links, such as localtime
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {

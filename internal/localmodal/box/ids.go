@@ -49,11 +49,11 @@ func same(id uint32) uint32 { return id }
 func (r idRange) mapInto(attr *syscall.SysProcAttr) {
 	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: int(r.first), Size: int(r.count)}}
 	attr.UidMappings, attr.GidMappings, attr.GidMappingsEnableSetgroups = ids, ids, true
-	attr.Credential = &syscall.Credential{} // otherwise it would keep our id, which has no meaning there
+	attr.Credential = &syscall.Credential{} // otherwise it would keep our id, which is not mapped there
 }
 
-// chooseIDs returns the range for sandboxes of a server that runs as root. A container with few ids
-// may have none; the error says so.
+// chooseIDs returns the range for sandboxes of a server that runs as root. It returns an error in a
+// container with too few ids.
 func chooseIDs() (idRange, error) {
 	if os.Geteuid() != 0 {
 		return idRange{}, nil

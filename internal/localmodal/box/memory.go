@@ -30,7 +30,8 @@ const (
 	// memoryRelief bounds the wait for the release of an ended box's memory before the next box is
 	// ended.
 	memoryRelief = 5 * time.Second
-	// maxDescriptors and maxMounts bound what one count reads. A box with more is ended.
+	// maxDescriptors and maxMounts bound the descriptors and mounts that one count reads. A box
+	// with more is ended.
 	maxDescriptors = 1 << 18
 	maxMounts      = 1 << 15
 	// littleMemory is the size of files in memory up to which they are not distinguished from
@@ -195,9 +196,9 @@ func (a *memoryAccount) apartFrom(family []int, processes map[int]hostProcess, n
 }
 
 // relieveMemory ends the largest box while the reserve is not available, one per check, unless that
-// box is too small to restore the reserve: then other programs use the memory. It includes what a
-// box's processes have written or faulted in since available memory approached the reserve, which
-// may be in memory that is not counted.
+// box is too small to restore the reserve: then other programs use the memory. The size of a box is
+// its counted memory or, if larger, the bytes that its processes have written or faulted in since
+// available memory approached the reserve: these may be in memory that is not counted.
 func (w *watchdog) relieveMemory(all []*watched, processes map[int]hostProcess, families map[int][]int, machine machineMemory, reserve int64, now time.Time) {
 	if !machine.short(2 * reserve) {
 		w.memoryNear = false

@@ -132,7 +132,8 @@ print(libc.shmget(0, `+strconv.Itoa(mib)+` << 20, 0o1600) >= 0)'`))
 	require.Nil(t, bx.Exceeded())
 }
 
-// TestFilesInMemoryAreInControlGroups, to which the kernel charges them.
+// TestFilesInMemoryAreInControlGroups checks that the kernel charges such files to the control
+// group of the box.
 func TestFilesInMemoryAreInControlGroups(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{Isolation: Namespaces, Limits: Limits{Memory: leastMemory}})
@@ -155,7 +156,7 @@ func TestFilesInMemoryAreInControlGroups(t *testing.T) {
 	require.Equal(t, "on\n", b.sh(b.start(), "echo on"))
 }
 
-// fakeMemory simulates a machine with 100 GiB, of which the given bytes are available.
+// fakeMemory simulates a machine with 100 GiB of memory and the given number of available bytes.
 func (b *bundle) fakeMemory(available int64) (set func(int64), looks func() int64) {
 	var now, count atomic.Int64
 	now.Store(available)
@@ -196,7 +197,7 @@ import time
 x = bytearray(40 << 20)
 print("on", flush=True)
 time.sleep(1000)'`)
-	before := looks() // later checks know what the boxes have written until now
+	before := looks() // later checks compare with the bytes that the boxes have written until now
 	require.Eventually(t, func() bool { return looks() > before+1 }, waitLimit, 10*time.Millisecond)
 	b.awaitLine(hider, inFlight)
 	set(1<<30 - 30<<20)
@@ -230,7 +231,7 @@ time.sleep(1000)'`)
 	require.Nil(t, small.Exceeded())
 }
 
-// TestKernelEndsSandboxFirst if nothing else bounds its memory.
+// TestKernelEndsSandboxFirst covers a sandbox whose memory is not bounded otherwise.
 func TestKernelEndsSandboxFirst(t *testing.T) {
 	t.Parallel()
 	for way, o := range ways {

@@ -36,7 +36,7 @@ func (r *Runtime) Merge(ctx context.Context, layers []string, id string) error {
 	return nil
 }
 
-// copyLayers copies to dst what an overlay of layers (top first) would show.
+// copyLayers copies to dst the files that an overlay of layers (top first) would show.
 func (r *Runtime) copyLayers(ctx context.Context, layers []string, dst string) error {
 	roots := make([]string, len(layers))
 	for i, l := range layers {

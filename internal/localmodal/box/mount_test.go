@@ -11,8 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// Sandboxes write to volumes of which others mount parts: a link that one creates there, at any
-// moment, must not lead another's mount out of the volume.
+// Sandboxes write to volumes whose subdirectories other sandboxes mount. A link that one sandbox
+// creates there, at any moment, must not redirect the mount of another one out of the volume.
 func TestMountOfPartFollowsNoLink(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]Options{"namespaces": {Isolation: Namespaces}, "chroot": {Isolation: Chroot}} {

@@ -31,7 +31,7 @@ const (
 	AutoNetwork Network = "auto"
 )
 
-// DefaultNetwork is the network of a Runtime without another choice.
+// DefaultNetwork is the network of a Runtime whose Options specify none.
 const DefaultNetwork = AutoNetwork
 
 // ParseNetwork parses a network; the empty string is DefaultNetwork.
@@ -54,7 +54,7 @@ func (e *networkError) Error() string {
 }
 func (e *networkError) Unwrap() error { return e.cause }
 
-// prepareNetwork determines what can be known without starting a sandbox.
+// prepareNetwork performs the checks that do not require starting a sandbox.
 func (r *Runtime) prepareNetwork() error {
 	if r.networkMode == SharedNetwork {
 		return nil
@@ -94,7 +94,7 @@ func (r *Runtime) OwnsNetwork() bool { return r.ownNetwork }
 // network can reach.
 func (r *Runtime) HostPorts() hostports.Set { return r.hostPorts }
 
-// Lacks returns what sandboxes cannot do compared with those of the best level.
+// Lacks returns the abilities that sandboxes lack compared with those of the best level.
 func (r *Runtime) Lacks() []Lack {
 	lacks := r.isolation.Lacks()
 	if !r.Installs() {
@@ -178,8 +178,8 @@ func (b *Box) closeNetwork() {
 	}
 }
 
-// adopt creates a network from what init has sent; nil if none was requested. The files after that
-// of the device are sockets for ports.
+// adopt creates a network from the files that init has sent; nil if none was requested. The files
+// after that of the device are sockets for ports.
 func (b *Box) adopt(response wire.Response, files []*os.File, ports []uint16) (*outerNetwork, error) {
 	if response.Device == "" {
 		wire.CloseAll(files)

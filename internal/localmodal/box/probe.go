@@ -33,8 +33,8 @@ func (f Refusal) String() string {
 	return fmt.Sprintf("%s: %v", way, f.Cause)
 }
 
-// UnsupportedError says that this machine's configuration does not allow sandboxes, or not at the
-// requested level.
+// UnsupportedError reports that this machine's configuration does not allow sandboxes, or not at
+// the requested level.
 type UnsupportedError struct {
 	Isolation Isolation // requested level
 	Refusals  []Refusal // one for each way that was tried
@@ -145,7 +145,7 @@ func (r *Runtime) try(ctx context.Context) error {
 // tryBox starts a box like any other, which is the only reliable test.
 func (r *Runtime) tryBox(ctx context.Context) error {
 	if r.isolation == Namespaces && r.idsErr != nil {
-		return r.idsErr // with root's own ids there would be no boundary
+		return r.idsErr // root's own ids would provide no boundary
 	}
 	if err := r.Discard(probeID); err != nil { // left by a start that was killed
 		return err
@@ -163,13 +163,13 @@ func (r *Runtime) tryBox(ctx context.Context) error {
 	return b.try()
 }
 
-// missing checks the usual causes, and returns how to fix them.
+// missing checks the usual causes and returns their remedies.
 func missing(w Refusal) (reasons, remedies []string) {
 	switch {
 	case w.Isolation == Directory:
 		return traceMissing(), nil
 	case w.Isolation == Chroot && os.Geteuid() == 0:
-		return nil, nil // needs no user namespace, and the cause says what root is not allowed to do
+		return nil, nil // needs no user namespace, and the cause names the operation that root may not perform
 	}
 	for _, s := range switches {
 		if b, err := os.ReadFile(s.path); err == nil && strings.TrimSpace(string(b)) == s.bad {

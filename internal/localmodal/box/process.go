@@ -24,8 +24,8 @@ type Process struct {
 	signal  syscall.Signal
 }
 
-// initThreads is how many threads the init of a box may need beyond those that it has. If it could
-// not start one, its runtime would end it, and with it the box.
+// initThreads is the number of additional threads that the init of a box may need. If init cannot
+// start a thread, its Go runtime aborts, which ends the box.
 const initThreads = 8
 
 // Exec starts a process. The three files are the process's ends of its streams; the caller closes

@@ -140,8 +140,8 @@ const (
 )
 
 // translateCapabilities binds the capabilities of a file to the root user that gave them: they are
-// only valid in a user namespace whose root is that user. It drops capabilities that would be valid
-// on the machine itself.
+// only valid in a user namespace whose root is that user. It removes capabilities that would be
+// valid on the machine itself.
 func translateCapabilities(value []byte, to func(uint32) uint32) []byte {
 	if len(value) < capsSize2 {
 		return nil

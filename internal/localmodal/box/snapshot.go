@@ -16,9 +16,9 @@ type SnapshotStats struct {
 	Frozen         time.Duration // how long the sandbox was frozen
 }
 
-// Snapshot creates a layer named id from what the box has changed since it started. The box is
-// frozen meanwhile. Files that have not changed since the box's previous snapshot are shared with
-// its layer.
+// Snapshot creates a layer named id from the changes of the box since its start. The box is frozen
+// meanwhile. Files that have not changed since the box's previous snapshot are shared with its
+// layer.
 func (b *Box) Snapshot(ctx context.Context, id string) (SnapshotStats, error) {
 	b.lockSnapshots()
 	defer b.snapshots.Unlock()
@@ -40,7 +40,7 @@ func (b *Box) Snapshot(ctx context.Context, id string) (SnapshotStats, error) {
 	return c.stats, nil
 }
 
-// copyBox copies what a box has changed, for both kinds of root.
+// copyBox copies the changes of a box, for both kinds of root.
 func (r *Runtime) copyBox(ctx context.Context, c *copier, boxID, dst string) error {
 	start, err := readStart(r.startPath(boxID))
 	if errors.Is(err, fs.ErrNotExist) {

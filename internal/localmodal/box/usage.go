@@ -128,7 +128,7 @@ func (m *meter) entry(dir int, name string, depth int) error {
 	return nil
 }
 
-// hostProcess is what the watchdog knows about a process of the machine.
+// hostProcess is the watchdog's record of a process of the machine.
 type hostProcess struct {
 	parent   int
 	resident int64  // bytes

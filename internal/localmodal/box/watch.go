@@ -20,7 +20,7 @@ const (
 	watchInterval = 200 * time.Millisecond
 	// measureInterval and maxMeasureInterval bound the interval between counts of a box's files,
 	// which doubles while they do not change. They are counted earlier if the file system grows by
-	// half of what the box may still add.
+	// half of the space that the box may still use.
 	measureInterval    = 10 * time.Second
 	maxMeasureInterval = time.Minute
 	// measureShare and growingShare bound the share of time for counting the files of one box (one
@@ -43,7 +43,7 @@ const (
 	healTime = 30 * time.Second
 )
 
-// Resource is a resource of which a box used too much.
+// Resource is a resource whose limit a box exceeded.
 type Resource string
 
 // The resources that the watchdog bounds.
@@ -74,7 +74,7 @@ func (e *SpaceError) Unwrap() error { return unix.ENOSPC }
 
 func mib(bytes int64) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20)) }
 
-// watchdog ends boxes that use too much of the machine. It runs while there are boxes.
+// watchdog ends boxes that use too many resources. It runs while boxes exist.
 type watchdog struct {
 	rt *Runtime
 
@@ -106,7 +106,7 @@ type watchdog struct {
 	memoryEnded  time.Time                     // when a box was last ended for it
 }
 
-// watched is what the watchdog knows about a box. Only its goroutine uses it.
+// watched is the watchdog's record of a box. Only its goroutine uses it.
 type watched struct {
 	box      *Box
 	baseline usage        // usage of a copied root when the box started
@@ -323,11 +323,12 @@ func (w *watchdog) listProcesses(oldest time.Time) bool {
 	return true
 }
 
-// relieve ends boxes, one at a time, while the reserve is not free. First it ends boxes that have
-// grown since, the one that has grown most first. If there is none, it ends the box that has
-// written most since: its writes are hidden from the count. If there is none for a while, it ends
-// the largest box whose end frees the reserve: it may have stopped just before the reserve, and no
-// box could be started again. If other programs fill the file system, it ends no further box.
+// relieve ends boxes, one at a time, while the reserve is not free. It first ends boxes that have
+// grown since, in descending order of growth. If no box has grown, it ends the box that has written
+// most since, because its writes may be hidden from the count. If no box has written for a while,
+// it ends the largest box whose end frees the reserve: that box may have stopped growing just
+// before the reserve, and otherwise no box could be started again. If other programs fill the file
+// system, it ends no further box.
 func (w *watchdog) relieve(all []*watched, space fsUsage, now time.Time) {
 	if !w.short {
 		written := writtenBy(all)
@@ -434,7 +435,7 @@ func (b *Box) files() string {
 	if b.rt.copies {
 		return b.rt.treePath(b.id)
 	}
-	return b.rt.boxPath(b.id) // contains only what the box writes
+	return b.rt.boxPath(b.id) // contains only files written by the box
 }
 
 // RequireSpace returns a *SpaceError if the reserve is not free.

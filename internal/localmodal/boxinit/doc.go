@@ -1,6 +1,6 @@
 // Package boxinit is the first process inside a sandbox. The hosting program is re-executed under
-// the name wire.InitName, in new namespaces as far as they are available; Main takes over, builds
-// the root, and serves the host over an inherited socket:
+// the name wire.InitName, in those new namespaces that are available. Main then builds the root and
+// serves the host over an inherited socket:
 //
 //	host ──request──▶ init ──fork──▶ processes
 //	     ◀─response──      ◀─SIGCHLD─┘

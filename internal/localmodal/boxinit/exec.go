@@ -162,8 +162,8 @@ func (p *initProcess) started(id uint64, pid int) {
 	p.send(wire.Response{ID: id, Op: wire.OpStarted, PID: pid})
 }
 
-// signal signals the process and its group. It returns nil if the process has ended: the two events
-// may cross on the wire.
+// signal signals the process and its group. It returns nil if the process has ended, because the
+// request and the exit message may cross.
 func (p *initProcess) signal(id uint64, sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -56,8 +56,9 @@ var (
 // newFilter returns the seccomp program for every process of a sandbox; nil if the instruction set
 // is not known. It only allows sockets of families, and refuses calls that would bypass it
 // (io_uring) or fill the disk before the watchdog notices (fallocate, except for holes); C
-// libraries then write blocks instead. A process can only set its own limits: init runs as the
-// sandbox's root user, which could otherwise leave it without descriptors.
+// libraries then write blocks instead. A process can set only its own limits: init runs as the
+// sandbox's root user, which could otherwise lower the limits of init until it has no descriptors
+// left.
 func newFilter() []unix.SockFilter {
 	native, ok := nativeABI[runtime.GOARCH]
 	if !ok {

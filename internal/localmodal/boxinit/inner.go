@@ -37,7 +37,7 @@ func makeInner(ids int) (*innerNamespaces, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return nil, fmt.Errorf("share mounts with the inner namespace: %w", err)
 	}
-	// A waiting process keeps them alive until they are open.
+	// A waiting process keeps the namespaces alive until they are open.
 	var wait [2]int
 	if err := unix.Pipe2(wait[:], unix.O_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("make pipe: %w", err)

@@ -21,7 +21,7 @@ var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 var (
 	// Files below /proc that affect the whole machine are read-only.
 	masked = []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi"}
-	// Files with information about the user outside are empty.
+	// Files with information about the machine's user are shown as empty.
 	hidden = []string{"/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/kcore"}
 )
 
@@ -226,8 +226,8 @@ func (t tree) putDown() error {
 	return nil
 }
 
-// mountPoint creates a mount point if it does not exist. It does not change existing files, and
-// what it creates becomes part of snapshots.
+// mountPoint creates a mount point if it does not exist. It does not change existing files. Mount
+// points that it creates become part of snapshots.
 func mountPoint(path string, isDir bool) error {
 	if isDir {
 		return os.MkdirAll(path, 0o755)

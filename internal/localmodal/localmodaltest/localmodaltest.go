@@ -1,5 +1,5 @@
-// Package localmodaltest gives each test its own local Modal and clients of the unmodified SDK, any
-// number of each in one process.
+// Package localmodaltest provides tests with their own local Modals and with clients of the
+// unmodified SDK. One process may use any number of each.
 //
 // The test binary's TestMain must call localmodal.ReexecMain before anything else.
 package localmodaltest

@@ -38,7 +38,7 @@ const (
 	// timeWait is how long the ports of a closed connection stay reserved. It can be short because
 	// packets are not delayed.
 	timeWait = 200 * time.Millisecond
-	// bufferSize is a multiple of what the short path to the sandbox can hold.
+	// bufferSize is a multiple of the data in flight on the short path to the sandbox.
 	bufferSize = 256 << 10
 	// Beyond roomyConnections, new connections of a sandbox have smaller buffers, to limit its
 	// share of this process's memory.
@@ -194,7 +194,7 @@ func (n *Network) begin() bool {
 	return true
 }
 
-// beginConnection is begin for a connection, of which there is a limited number.
+// beginConnection is begin for a connection, subject to the limit on connections.
 func (n *Network) beginConnection() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -302,8 +302,8 @@ func TestConnectionsAreLimited(t *testing.T) {
 	require.Eventually(t, func() bool { return s.network.Open() == 0 }, waitLimit, 10*time.Millisecond)
 }
 
-// TestConnectionsOfCrowdedSandboxHaveSmallBuffers, because the buffers bound how much memory of
-// this process a sandbox can use.
+// TestConnectionsOfCrowdedSandboxHaveSmallBuffers: the buffers bound the memory of this process
+// that a sandbox can use.
 func TestConnectionsOfCrowdedSandboxHaveSmallBuffers(t *testing.T) {
 	t.Parallel()
 	const more = 16

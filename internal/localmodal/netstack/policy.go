@@ -10,8 +10,8 @@ import (
 )
 
 // reserved are the ranges outside the internet that package netip does not know. Ranges for
-// documentation and for benchmarks are not included: they are unreachable, except in a network that
-// uses them for its proxy to the internet.
+// documentation and for benchmarks are not included: they are unreachable, except in a network
+// whose internet proxy uses them.
 var reserved = prefixes(
 	"0.0.0.0/8",      // this network
 	"100.64.0.0/10",  // shared by the customers of a provider; metadata of some clouds

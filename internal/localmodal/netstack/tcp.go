@@ -44,7 +44,8 @@ func (n *Network) forwardTCP(request *tcp.ForwarderRequest) {
 	defer n.endConnection()
 	outside, err := dialTCP(n.ctx, addresses)
 	if err != nil {
-		// Without a response, the sandbox gets none either, and retries until its own timeout.
+		// Without a response, the sandbox gets no response either, and retries until its own
+		// timeout.
 		silent, ok := errors.AsType[net.Error](err)
 		request.Complete(!ok || !silent.Timeout())
 		return

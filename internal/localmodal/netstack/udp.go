@@ -72,7 +72,7 @@ func (n *Network) openFlow(request *udp.ForwarderRequest, address string) *flow 
 	return f
 }
 
-// evict closes the flow that has been idle longest. The caller holds n.mu.
+// evict closes the flow that has been idle for the longest time. The caller holds n.mu.
 func (n *Network) evict() {
 	var oldest *flow
 	for f := range n.flows {

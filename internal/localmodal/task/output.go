@@ -101,8 +101,8 @@ func (o *Output) Release() error {
 	return f.Close()
 }
 
-// read returns the data at offset, whether the stream ends after it, and a channel to wait for if
-// there is none.
+// read returns the data at offset, whether the stream ends after it, and, without data, a channel
+// to wait for.
 func (o *Output) read(offset int64, buf []byte) (n int, ended bool, grown <-chan struct{}, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

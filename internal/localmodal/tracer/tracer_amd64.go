@@ -173,8 +173,8 @@ func (t *Tracer) start(path string, args []string, attr *syscall.ProcAttr) (int,
 	return pid, nil
 }
 
-// adopt takes over a process that has requested to be traced and is at its first instruction. It
-// installs the filter, and traces the process again in the mode that supports group stops and
+// adopt starts tracing a process that has requested to be traced and is at its first instruction.
+// It installs the filter, and traces the process again in the mode that supports group stops and
 // interruptions, which the process itself cannot request.
 func adopt(pid int) error {
 	if err := expect(pid, unix.SIGTRAP); err != nil {
@@ -367,7 +367,7 @@ func (t *Tracer) bear(k *task) {
 }
 
 // unpark continues children whose parents may have been killed before they could report them. They
-// get separate scratch memory, regardless of what they actually share.
+// get separate scratch memory, regardless of the memory that they actually share.
 func (t *Tracer) unpark() {
 	for _, k := range t.tasks {
 		if k.parked {
