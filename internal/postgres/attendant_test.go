@@ -216,8 +216,8 @@ func TestAttendantOfReplacedWorkflowIsRefused(t *testing.T) {
 	requireCode(t, failure.StaleWorkflow, err)
 }
 
-// TestAttendanceIsGrantedAfterSuccessfulTurn checks that it is granted only if nothing but a prompt
-// may follow.
+// TestAttendanceIsGrantedAfterSuccessfulTurn checks that an attendance is granted only if nothing
+// but a prompt may follow.
 func TestAttendanceIsGrantedAfterSuccessfulTurn(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, b *harness, ending *run.Ending){

@@ -94,8 +94,8 @@ func (db *DB) BreakersOpen(ctx context.Context) ([]breaker.Breaker, error) {
 	return breakers, nil
 }
 
-// startWaits adds to starting sessions what they wait for. An agent has one provider at a time; if
-// there are several breakers, the newest counts.
+// startWaits sets the open breaker for which starting sessions wait. An agent has one provider at a
+// time; if there are several breakers, the newest counts.
 func (db *DB) startWaits(ctx context.Context, tx dbsqlc.DBTX, sessions []*session.Session) error {
 	if len(sessions) == 0 {
 		return nil

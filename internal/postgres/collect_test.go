@@ -254,7 +254,8 @@ func TestPromotedCollectionIsSignalled(t *testing.T) {
 	require.True(t, b.claim(t, first.ID).Granted)
 }
 
-// TestAttendantClaimsCollectedPrompts checks that it does so only after the collection has ended.
+// TestAttendantClaimsCollectedPrompts checks that an attendant claims them only after the
+// collection has ended.
 func TestAttendantClaimsCollectedPrompts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -275,7 +276,8 @@ func TestAttendantClaimsCollectedPrompts(t *testing.T) {
 	require.Equal(t, "one\n\ntwo", start.Prompt.Content)
 }
 
-// TestCollectionOfKilledAPIIsRelayed checks that its rows suffice for that.
+// TestCollectionOfKilledAPIIsRelayed checks that a relay can end the collection from its rows
+// alone.
 func TestCollectionOfKilledAPIIsRelayed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -275,7 +275,8 @@ func (s *sessionTx) filesFull(runID string, budget *workspacefile.Budget) error 
 	return s.add(string(conversation.EventError), runID, conversation.TurnTruncated())
 }
 
-// FilesLogged returns what the log contains about the changes of a workspace in a run.
+// FilesLogged returns the totals of the file events that a run has logged, and the limits that it
+// has reached.
 func (db *DB) FilesLogged(ctx context.Context, sessionID, runID string) (workspacefile.Logged, error) {
 	row, err := db.q.FileEventsOfRun(ctx, db.pool, &dbsqlc.FileEventsOfRunParams{
 		SessionID: sessionID, RunID: runID,

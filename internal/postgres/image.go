@@ -191,8 +191,8 @@ func (db *DB) ExitImagesDue(ctx context.Context, limit int) ([]image.Exit, error
 	return out, nil
 }
 
-// ExitImagesSettle stores the image of each sandbox, or that there is none. Images without a bundle
-// become unneeded.
+// ExitImagesSettle stores the image of each sandbox, or that the sandbox has none. Images without a
+// bundle become unneeded.
 func (db *DB) ExitImagesSettle(ctx context.Context, found []image.Exit) error {
 	p := &dbsqlc.ExitImagesRecordParams{}
 	var sandboxes []string

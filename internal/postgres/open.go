@@ -185,9 +185,9 @@ func (o Options) serverParams(params map[string]string) (lock time.Duration, err
 		}
 		setDefault(params, p.name, milliseconds(p.fallback))
 	}
-	// The server must also detect a peer that vanished, since it holds locks for it. These
-	// parameters apply to TCP only and are ignored on a Unix socket; the last one ends a statement
-	// whose client has disconnected.
+	// The server must also detect a client that vanished, since the client's transaction holds
+	// locks. These parameters apply to TCP only and are ignored on a Unix socket; the last one ends
+	// a statement whose client has disconnected.
 	idle, interval := o.keepAlive()
 	setDefault(params, "tcp_keepalives_idle", strconv.Itoa(int(idle.Seconds())))
 	setDefault(params, "tcp_keepalives_interval", strconv.Itoa(int(interval.Seconds())))

@@ -67,7 +67,7 @@ func (t purgeTable) delete() string {
 // then on the purge will be carried out, despite failures. It is idempotent. It returns
 // session_not_found if the session does not exist or has been erased.
 //
-// It returns has_forks if the session has forks and the request does not say what happens to them.
+// It returns has_forks if the session has forks and the request does not specify their treatment.
 // Detached forks get the snapshots that they need.
 func (db *DB) PurgeRequest(ctx context.Context, sessionID string, forks fork.Policy) (s session.Session, err error) {
 	err = db.inSession(ctx, "request a purge", sessionID, func(tx *sessionTx) error {

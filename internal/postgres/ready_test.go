@@ -130,7 +130,7 @@ func TestSchemaOfAnotherVersionIsRefused(t *testing.T) {
 }
 
 // TestMigrationWaitingForBackupDoesNotBlockOthers locks a table like pg_dump. A migration that
-// waited for it without a limit would block every later statement.
+// waited for the lock without a limit would block every later statement.
 func TestMigrationWaitingForBackupDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// RunAttach makes token the attempt whose appends count and returns what the worker needs. It is
-// idempotent for a token. From the second attempt on, a turn_start event reports that another
+// RunAttach makes token the attempt whose appends count and returns the data that the worker needs.
+// It is idempotent for a token. From the second attempt on, a turn_start event reports that another
 // worker continues the run. It returns illegal_state if the run has ended or belongs to an older
 // generation, or if its current attempt is not older than by: an attempt that was paused before it
 // attached must not replace a newer one. A previous attempt that did not report its end counts as
@@ -62,8 +62,8 @@ func (db *DB) RunAttach(ctx context.Context, runID, token string, by run.Dispatc
 	return start, err
 }
 
-// RunDoing records what the attempt with the token is doing with the run's frames. It changes
-// nothing if another attempt has the run.
+// RunDoing records the step in which the attempt with the token handles the run's frames. It
+// changes nothing if another attempt has the run.
 func (db *DB) RunDoing(ctx context.Context, runID, token string, doing run.Doing) error {
 	err := db.q.RunDoing(ctx, db.pool, &dbsqlc.RunDoingParams{ID: runID, Token: token, Doing: string(doing)})
 	return fault("record the progress of an attempt", err)
@@ -106,7 +106,8 @@ func (s *sessionTx) runTake(ctx context.Context, claim dbsqlc.Run, token string,
 	return s.runStart(ctx, claim)
 }
 
-// runStart reads what a worker needs in one round trip, since a prompt waits for it.
+// runStart reads the data that a worker needs in one round trip, since a prompt waits for the
+// result.
 func (s *sessionTx) runStart(ctx context.Context, claim dbsqlc.Run) (run.Start, error) {
 	var of surroundings
 	var prompt dbsqlc.Prompt
@@ -124,7 +125,7 @@ func (s *sessionTx) runStart(ctx context.Context, claim dbsqlc.Run) (run.Start, 
 	return s.startOf(ctx, claim, prompt, of)
 }
 
-// surroundings is what a worker needs for a run in addition to the run and its prompt.
+// surroundings is the data that a worker needs for a run in addition to the run and its prompt.
 type surroundings struct {
 	dbsqlc.RunSurroundingsRow
 	transcripts []transcript.Position

@@ -167,7 +167,7 @@ func (s *sessionTx) runClose(ctx context.Context, c closing, ending run.Ending, 
 			return closed, nil
 		}
 	}
-	if err := s.sendLater(ctx); err != nil { // the queries read what it changes
+	if err := s.sendLater(ctx); err != nil { // the queries read rows that it changes
 		return closed, err
 	}
 	var in lookups

@@ -10,11 +10,11 @@
 //	             processes by a tracer       traced, and killed by the       children; no privilege (amd64)
 //	                                         kernel with their tracer
 //
-// Isolation.Lacks lists what a level cannot do; a request that needs it fails with a *LackError.
-// All levels show the machine's programs and none of its other files (for the level directory see
-// package tracer). No sandbox changes them, although it may change its own view. The levels do not
-// pass on the machine's environment. They create the same images, each of which starts on any
-// level.
+// Isolation.Lacks lists the abilities that a level lacks; a request that needs one of these fails
+// with a *LackError. All levels show the machine's programs and none of its other files (for the
+// level directory see package tracer). No sandbox changes them, although it may change its own
+// view. The levels do not pass on the machine's environment. They create the same images, each of
+// which starts on any level.
 //
 // If the server runs as root, the users of a sandbox are ids that belong to no user of the machine,
 // and own the files in layers and boxes (idRange). Init has its root in a user namespace that maps

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// initLog forwards what an init writes to stderr: an error message, or a panic.
+// initLog forwards the stderr output of an init: an error message, or a panic.
 type initLog struct {
 	logger *slog.Logger
 	box    string

@@ -92,8 +92,8 @@ func (m *merger) dir(ctx context.Context, dirs []string, dst string, closed bool
 	return m.copier.attributes(dirs[0], dst, &top)
 }
 
-// entries merges the entries of dirs, all of which stay open meanwhile: an entry may have parts in
-// several of them.
+// entries merges the entries of dirs and keeps all dirs open: an entry may have parts in several of
+// them.
 func (m *merger) entries(ctx context.Context, dirs []string, dst string) error {
 	seen := map[string]bool{}
 	merge := func() error {

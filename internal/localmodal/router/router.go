@@ -16,7 +16,7 @@ import (
 type Backend interface {
 	// Task returns a running task, or codes.NotFound.
 	Task(ctx context.Context, id string) (*task.Task, error)
-	// EndedTask is Task that also returns an ended task, as long as its output is kept.
+	// EndedTask is like Task, but also returns an ended task while its output is kept.
 	EndedTask(ctx context.Context, id string) (*task.Task, error)
 	// Environment resolves secrets to variables.
 	Environment(sources []*pb.SecretSource) (map[string]string, error)
