@@ -15,26 +15,26 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// fakes replaces the activities under their real names, with the rows of a world. Each takes some
-// time of the engine's clock. Its effects and its result happen at the end, except for effects of
-// the real activity that are visible earlier.
+// fakes implements the activities under their real names, on the rows of a world. Each activity
+// takes some time on the engine's clock. Its effects and its result appear at its end, except for
+// effects that the real activity makes visible earlier.
 type fakes struct {
 	w *world
 	// answer executes an operation as the engine would.
 	answer func(ctx context.Context, w *world, o *operation) (any, error)
 }
 
-// operation is an activity in progress.
+// operation is a running activity.
 type operation struct {
 	activity string
 	run      *runRow // of a turn
-	look     bool    // the turn's request asks for the pending commands and prompts
+	look     bool    // the turn's request also asks for the pending commands and prompts
 	turn     activities.TurnRequest
-	attended *activities.Attended    // the prompts that the turn has claimed by itself; nil for none
-	rests    int                     // how often it has waited for a prompt
+	attended *activities.Attended    // the prompts that the turn claimed itself; nil for none
+	rests    int                     // how often the turn has waited for a prompt
 	frozen   bool                    // its worker is frozen
 	engine   string                  // the workflow run that requested it
-	waiting  *activities.TurnRequest // the request of a turn that no worker has room for
+	waiting  *activities.TurnRequest // the request of a turn that waits for a worker with room
 	over     bool
 	complete func(result any, err error)
 }
@@ -49,7 +49,7 @@ func (w *world) finish(o *operation, result any, err error) {
 	o.complete(result, err)
 }
 
-// cancel cancels the activity of that name, which notices with its next heartbeat.
+// cancel cancels the activity of that name. The activity notices at its next heartbeat.
 func (w *world) cancel(activity string) {
 	w.canceling[activity] = true
 	for _, o := range w.operations {
@@ -59,7 +59,7 @@ func (w *world) cancel(activity string) {
 	}
 }
 
-// begin records that an activity was called, and returns its injected error.
+// begin records a call of an activity and returns its injected error.
 func (w *world) begin(activity string) error {
 	if w.canceling[activity] {
 		return temporal.NewCanceledError()
@@ -77,7 +77,7 @@ func take[T any](ctx context.Context, f *fakes, name string, do func(*world) (T,
 	return during(ctx, f, name, func(w *world) error { return w.begin(name) }, do)
 }
 
-// during is take for an activity that has an effect when it begins.
+// during is take for an activity that has an effect at its start.
 func during[T any](ctx context.Context, f *fakes, name string, first func(*world) error, do func(*world) (T, error)) (none T, err error) {
 	w := f.w
 	w.mu.Lock()
@@ -104,7 +104,7 @@ func during[T any](ctx context.Context, f *fakes, name string, first func(*world
 	if takes == 0 {
 		takes = recordTakes
 	}
-	// An activity that has begun continues on its worker, even if the workflow is discarded.
+	// A started activity keeps running on its worker, even if the workflow is discarded.
 	w.alarm(takes, func() {
 		if o.over {
 			return
@@ -119,8 +119,8 @@ func during[T any](ctx context.Context, f *fakes, name string, first func(*world
 	return await[T](ctx, f, o)
 }
 
-// checkWorkflow refuses requests of a workflow run after another one has opened the session, as
-// Postgres does for records, and activities do before they change anything at the provider.
+// checkWorkflow refuses requests of a workflow run after another run has opened the session.
+// Postgres does this for records, and activities do it before they change anything at the provider.
 func (w *world) checkWorkflow(ctx context.Context, name string) error {
 	if !activity.IsActivity(ctx) || name == "AbortRun" || name == "FlushSandbox" {
 		return nil
@@ -142,7 +142,7 @@ func (w *world) operate(activity string) *operation {
 	return o
 }
 
-// await unlocks the world and waits for the operation, or leaves that to the engine.
+// await unlocks the world and waits for the operation, or lets the engine wait for it.
 func await[T any](ctx context.Context, f *fakes, o *operation) (none T, err error) {
 	result, err := f.answer(ctx, f.w, o) // unlocks
 	if err != nil {
@@ -151,7 +151,7 @@ func await[T any](ctx context.Context, f *fakes, o *operation) (none T, err erro
 	return result.(T), nil
 }
 
-// errTooSlow is the error of a record that did not fit into the workflow task.
+// errTooSlow is the error of a record that took longer than the workflow task allows.
 var errTooSlow = temporal.NewTimeoutError(enums.TIMEOUT_TYPE_START_TO_CLOSE, nil)
 
 type nothing = struct{}
@@ -216,8 +216,8 @@ func (f *fakes) RestoreSandbox(ctx context.Context, in activities.SandboxRequest
 	return f.provision(ctx, "RestoreSandbox", in)
 }
 
-// provision is both. The sandbox exists at the provider from the beginning, and a cancelled
-// activity leaves it there.
+// provision implements both CreateSandbox and RestoreSandbox. The sandbox exists at the provider
+// from the start, and a cancelled activity leaves it there.
 func (f *fakes) provision(ctx context.Context, activity string, in activities.SandboxRequest) (activities.SandboxReady, error) {
 	var row *sandboxRow
 	adopted := false
@@ -298,8 +298,8 @@ func (f *fakes) SaveBundle(ctx context.Context, in activities.SaveRequest) (acti
 	})
 }
 
-// release terminates the sandboxes of a saved session, if that was requested and TerminateSandbox
-// has no injected fault.
+// release terminates the sandboxes of a saved session if the request asks for it and
+// TerminateSandbox has no injected fault.
 func (w *world) release(in activities.SaveRequest, saved activities.Saved) activities.Saved {
 	const activity = "TerminateSandbox"
 	if in.Release == "" || w.earlierWorkers || w.takes[activity] > time.Second {
@@ -321,7 +321,8 @@ func (w *world) release(in activities.SaveRequest, saved activities.Saved) activ
 	return saved
 }
 
-// recordsAlong records a transition at the end of another activity, and returns its time; zero if that fails.
+// recordsAlong records a transition at the end of another activity and returns its time, or the
+// zero time if recording fails.
 func (w *world) recordsAlong(activity string, t session.Transition) time.Time {
 	const record = "RecordTransition"
 	err := error(nil)
@@ -348,7 +349,7 @@ func (f *fakes) RescueBundle(ctx context.Context, in activities.SaveRequest) (ac
 		if saved, ok := w.savedBefore(in); ok {
 			return saved, nil
 		}
-		// There are remains if a turn has run or a bundle was made.
+		// A sandbox has remains to rescue if a turn has run or a bundle was made.
 		for _, run := range w.runs {
 			if run.delivered {
 				return w.commit(in, false), nil
@@ -487,8 +488,8 @@ func (f *fakes) BeginRun(ctx context.Context, in activities.ClaimRequest) (run.V
 	})
 }
 
-// RunTurn delivers the prompt unless an earlier attempt has, and ends when the agent ends, is
-// interrupted, or loses its sandbox. If no worker has room, it waits.
+// RunTurn delivers the prompt unless an earlier attempt has done so, and ends when the agent ends,
+// is interrupted, or loses its sandbox. It waits while no worker has room.
 func (f *fakes) RunTurn(ctx context.Context, in activities.TurnRequest) (activities.TurnResult, error) {
 	w := f.w
 	w.mu.Lock()
@@ -530,7 +531,7 @@ func (w *world) claim(p *promptRow, runID string, generation int64) {
 	w.touch()
 }
 
-// attach begins an attempt, unless it ends at once with a result or an error.
+// attach starts an attempt, unless the attempt ends at once with a result or an error.
 func (w *world) attach(in activities.TurnRequest) (*activities.TurnResult, error) {
 	run, p := w.runs[in.RunID], w.prompt(in.PromptID)
 	run.attached, run.held = true, in.Dispatch
@@ -562,7 +563,7 @@ func (w *world) attach(in activities.TurnRequest) (*activities.TurnResult, error
 	return nil, nil
 }
 
-// free gives every turn that waits a worker.
+// free assigns a worker to every waiting turn.
 func (w *world) free() {
 	w.busy = false
 	for _, o := range slices.Clone(w.operations) {
@@ -593,7 +594,7 @@ func (w *world) deliver(run *runRow, p *promptRow) {
 	}
 }
 
-// endTurnAt ends a turn when its agent does, unless the sandbox is gone by then.
+// endTurnAt ends a turn at the time its agent ends, unless the sandbox has ended by then.
 func (w *world) endTurnAt(o *operation, at time.Time) {
 	run := o.run
 	w.clock.after(max(at.Sub(w.clock.now()), time.Millisecond), w.locked(func() {

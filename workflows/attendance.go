@@ -17,9 +17,9 @@ const (
 	eventsPerPrompt = 4
 )
 
-// attendance returns the bounds within which the next turn may attend the session; nil if it may
-// not. The history records whether the worker that opened the session allows it: workflows from
-// before continue without.
+// attendance returns the bounds within which the next turn may attend the session, or nil if it may
+// not. The history records whether the worker that opened the session allows attendance, so older
+// workflows continue without it.
 func (l *life) attendance(ctx workflow.Context) *activities.Attend {
 	if l.attends <= 0 || workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
 		return nil
@@ -35,7 +35,7 @@ func (l *life) attendance(ctx workflow.Context) *activities.Attend {
 	return &activities.Attend{For: l.attends, Until: l.moveAt(), MaxPrompts: min(left, maxAttendedPrompts)}
 }
 
-// urgency reports the work that cannot wait for the end of an attendance.
+// urgency is the set of work that cannot wait for the end of an attendance.
 type urgency struct{ stop, abort, force, outlived, lost, cancelDue bool }
 
 func (l *life) urgent(now, cancelAt time.Time) urgency {
@@ -48,8 +48,8 @@ func (l *life) urgent(now, cancelAt time.Time) urgency {
 }
 
 // followAttendant answers signals during an attendance, as attend does during a turn. The workflow
-// does not know whether the attendant has a run, or which one, and asks only if needed: before it
-// interrupts a turn, and when a prompt seems to be lost. It reports whether it has ended the
+// does not know whether the attendant has a run, or which one. It asks only before it interrupts a
+// turn, and when a prompt seems to be lost. followAttendant reports whether it has ended the
 // attendance.
 func (l *life) followAttendant(ctx workflow.Context, run *session.Processing, answered *urgency, cancelAt time.Time) (reclaimed bool, err error) {
 	if l.cancelled {
@@ -67,11 +67,11 @@ func (l *life) followAttendant(ctx workflow.Context, run *session.Processing, an
 	return reclaimed, err
 }
 
-// reclaim ends the attendance. If a run is in progress, the attendance continues, and run is that run. It reads the
-// pending commands and prompts, as look does.
+// reclaim ends the attendance. If a run is in progress, the attendance continues, and run is set to
+// that run. reclaim reads the pending commands and prompts, as look does.
 func (l *life) reclaim(ctx workflow.Context, run *session.Processing) (reclaimed bool, err error) {
 	l.signalled, l.moved, l.rung, l.doubted = false, false, false, false
-	l.queue = session.NewQueue(nil, l.queue.Seen()) // prompts that are signalled meanwhile stay in it
+	l.queue = session.NewQueue(nil, l.queue.Seen()) // keeps prompts that are signalled in the meantime
 	l.looks, l.lookedAt = l.looks+1, workflow.Now(ctx)
 	var found activities.Reclaimed
 	if err := l.record(ctx, "take the session back", control.TakeBack, activities.SessionRef{SessionID: l.id}, &found); err != nil {
@@ -97,7 +97,7 @@ func (l *life) reclaim(ctx workflow.Context, run *session.Processing) (reclaimed
 	return found.Run == nil, nil
 }
 
-// pendingAbort reports whether the workflow knows of a command to abort a run.
+// pendingAbort reports whether the workflow has a pending command to abort the run.
 func (l *life) pendingAbort(runID string) bool {
 	for _, c := range l.pending {
 		if c.Kind == session.CommandAbort && c.RunID == runID {

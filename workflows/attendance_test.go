@@ -20,16 +20,17 @@ const (
 	// relayAge is the approximate age at which the relays signal for an unclaimed prompt.
 	relayAge = 5 * time.Second
 	// heartbeatTimeout is the time after which the engine gives the turn of a frozen worker to
-	// another one.
+	// another worker.
 	heartbeatTimeout = 18 * time.Second
 	// claimWait is the delay before the api signals for a prompt that the attendant should have
 	// claimed, and recordAfter the delay before it reports claimed prompts.
 	claimWait, recordAfter = 250 * time.Millisecond, 5 * time.Second
-	// claimTakes is how long it takes until an attendant has noticed a change and claimed.
+	// claimTakes is the time that an attendant needs to notice a change and claim the prompt.
 	claimTakes = 2 * time.Millisecond
 )
 
-// attendable reports whether the attempt that has ended a run may claim the next prompt, as Postgres decides it.
+// attendable reports whether the attempt that ended a run may claim the next prompt. In production,
+// Postgres decides this.
 func (w *world) attendable(o *operation) bool {
 	return o.turn.Attend != nil && !w.earlierWorkers && o.run.outcome == session.OutcomeCompleted && len(w.pendingCommands()) == 0 &&
 		w.state == session.Running && o.run.generation == w.generation && (w.workflowRun == "" || w.workflowRun == o.engine) &&
@@ -91,7 +92,7 @@ func (w *world) attendNext(o *operation) {
 	w.endTurnAt(o, w.ask(o))
 }
 
-// leave ends an attendance, and the turn with it.
+// leave ends an attendance together with its turn.
 func (w *world) leave(o *operation) {
 	if o.over {
 		return
@@ -148,8 +149,8 @@ func (f *fakes) TakeBack(ctx context.Context, _ activities.SessionRef) (activiti
 	})
 }
 
-// TestTemporalCostOfAttendedPrompt: only its share of a signal and of the workflow task that
-// handles it.
+// TestTemporalCostOfAttendedPrompt checks that an attended prompt costs only its share of a signal
+// and of the workflow task that handles the signal.
 func TestTemporalCostOfAttendedPrompt(t *testing.T) {
 	t.Parallel()
 	commands := func(prompts int) map[string]int {

@@ -14,7 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// submit stores a command as Postgres does, and reports whether the workflow is to be signalled.
+// submit stores a command as Postgres does, and reports whether the workflow must be signalled.
 func (w *world) submit(c session.Command) (accepted, notify bool) {
 	defer w.nudge()
 	p := session.Pending{Status: w.state, Reason: w.reason, Lazy: w.lazy, Commands: w.pendingCommands()}
@@ -61,8 +61,8 @@ func (w *world) submit(c session.Command) (accepted, notify bool) {
 	return true, w.mark(forced || c.Force || c.Kind == session.CommandAbort)
 }
 
-// mark reports whether new work must be signalled, and records that it is. Work that does not
-// affect a turn waits for its end.
+// mark reports whether new work must be signalled, and records the signal. Work that does not
+// affect a running turn waits for the end of the turn.
 func (w *world) mark(urgent bool) bool {
 	if w.signalled || w.state.Final() || !urgent && w.openRun() != nil && !w.openRun().parked {
 		return false
@@ -190,7 +190,7 @@ func (c *cast) command(kind session.CommandKind, force bool, promptID string) {
 	s.signal(name, nil, true)
 }
 
-// oldSignal sends a command as an api of an earlier version does.
+// oldSignal sends a command in the way of an earlier version of the api.
 func (c *cast) oldSignal(kind session.CommandKind, force bool, promptID string) {
 	s := c.stage
 	switch kind {
@@ -248,8 +248,8 @@ func (c *cast) settings() {
 	}
 }
 
-// TestTenThousandCommandsInOneTurn: requests during a turn do not use up the signals of the
-// workflow run, and do not delay a stop.
+// TestTenThousandCommandsInOneTurn checks that requests during a turn neither exhaust the signal
+// limit of the workflow run nor delay a stop.
 func TestTenThousandCommandsInOneTurn(t *testing.T) {
 	t.Parallel()
 	script := &strings.Builder{}
@@ -266,7 +266,8 @@ func TestTenThousandCommandsInOneTurn(t *testing.T) {
 	require.Equal(t, session.PromptCancelled, w.prompt("p1").status)
 }
 
-// TestSignalsInTurnAreAnsweredAtIntervals, whatever their sender.
+// TestSignalsInTurnAreAnsweredAtIntervals checks that the intervals apply to signals of every
+// sender.
 func TestSignalsInTurnAreAnsweredAtIntervals(t *testing.T) {
 	t.Parallel()
 	script := &strings.Builder{}

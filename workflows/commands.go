@@ -13,24 +13,24 @@ import (
 
 const (
 	// looksForWork is the change since which the workflow reads the pending commands and prompts
-	// after each turn and transition. Submissions during a turn are not signalled.
+	// after each turn and transition, because submissions during a turn are not signalled.
 	looksForWork = "looks-for-work"
 	// recordsCancel is the change since which a cancellation in Temporal is stored as a stop.
 	recordsCancel = "records-cancel"
 )
 
-// Bounds of the signals that a turn answers at once. A workflow cannot continue as new during a turn, so
-// beyond them signals are answered at intervals: at most 2,880 a day.
+// Bounds of the signals that are answered immediately during a turn. A workflow cannot continue as
+// new during a turn, so it answers further signals at intervals: at most 2,880 a day.
 const (
 	maxLooksInATurn = 100
 	lookInterval    = 30 * time.Second
 )
 
-// readWaiting reads the pending commands and prompts. Until then, at most one signal is in
-// progress.
+// readWaiting reads the pending commands and prompts. Until it has read them, at most one signal is
+// outstanding.
 func (l *life) readWaiting(ctx workflow.Context) error {
 	l.signalled, l.moved, l.rung = false, false, false
-	l.queue = session.NewQueue(nil, l.queue.Seen()) // prompts that are signalled meanwhile stay in it
+	l.queue = session.NewQueue(nil, l.queue.Seen()) // keeps prompts that are signalled in the meantime
 	l.looks, l.lookedAt = l.looks+1, workflow.Now(ctx)
 	var found activities.Waiting
 	err := l.record(ctx, "read pending work", control.ReadWaiting, activities.SessionRef{SessionID: l.id}, &found)
@@ -46,9 +46,9 @@ func (l *life) readWaiting(ctx workflow.Context) error {
 	return nil
 }
 
-// takeWaiting applies the commands and prompts that were read with the end of a turn, like
-// readWaiting. If the workflow has read them itself during the turn, its own list may be newer, and
-// it reads them again.
+// takeWaiting applies, like readWaiting, the commands and prompts that were read with the end of a
+// turn. If the workflow read them itself during the turn, its own list may be newer, so it reads
+// them again.
 func (l *life) takeWaiting(found *activities.Waiting) {
 	if found == nil || l.looks > 0 || l.wants.Stop {
 		return
@@ -61,11 +61,11 @@ func (l *life) takeWaiting(found *activities.Waiting) {
 	l.replaceCommands(found.Commands)
 }
 
-// readDue reports whether the workflow may have missed work, or has not answered a signal: it was
-// signalled, or a turn or a transition has ended. If a prompt is known to wait, its claim does
-// both.
+// readDue reports whether the workflow must read the pending work: it has an unanswered signal, or
+// may have missed work because a turn or a transition has ended. If a prompt is known to be
+// waiting, its claim also reads the pending work and answers the signal.
 func (l *life) readDue(ctx workflow.Context) bool {
-	idle := l.queue.Len() == 0 || l.state == session.Error // if no claim follows that would read it
+	idle := l.queue.Len() == 0 || l.state == session.Error // no claim follows that would read the pending work
 	return l.signalled || (l.moved || l.rung) && idle && l.readsWaiting(ctx)
 }
 
@@ -73,8 +73,8 @@ func (l *life) readsWaiting(ctx workflow.Context) bool {
 	return workflow.GetVersion(ctx, looksForWork, workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
 
-// answerAt returns the time at which a signal during a turn is answered: at once, or after an
-// interval if there have been many.
+// answerAt returns the time at which a signal during a turn is answered: immediately, or after an
+// interval if the turn has had many signals.
 func (l *life) answerAt(now time.Time) time.Time {
 	if l.looks < maxLooksInATurn {
 		return now
@@ -114,7 +114,7 @@ func (l *life) applyCommand(c activities.PendingCommand) {
 	}
 }
 
-// forgetCommand drops the request of a command that is no longer pending. A stop stays.
+// forgetCommand drops the request of a command that is no longer pending. It keeps a stop.
 func (l *life) forgetCommand(kind session.CommandKind) {
 	switch kind {
 	case session.CommandHibernate, session.CommandDrop, session.CommandRestart:
@@ -130,7 +130,7 @@ func (l *life) forgetCommand(kind session.CommandKind) {
 	}
 }
 
-// pendingOf returns the pending command of a kind; zero if there is none.
+// pendingOf returns the pending command of a kind, or the zero value.
 func (l *life) pendingOf(kind session.CommandKind) activities.PendingCommand {
 	i := slices.IndexFunc(l.pending, func(c activities.PendingCommand) bool { return c.Kind == kind })
 	if i < 0 {
@@ -139,7 +139,7 @@ func (l *life) pendingOf(kind session.CommandKind) activities.PendingCommand {
 	return l.pending[i]
 }
 
-// pendingID returns the id of the pending command of a kind; empty if there is none.
+// pendingID returns the id of the pending command of a kind, or "".
 func (l *life) pendingID(kind session.CommandKind) string { return l.pendingOf(kind).ID }
 
 // cause returns the command that requested a transition. The transition is recorded only while the
@@ -162,8 +162,8 @@ func (l *life) cause(event session.Event, reason string) string {
 	return ""
 }
 
-// endCommand ends a command that succeeded or failed without a transition. It does nothing for an
-// empty id, that of a step without a command.
+// endCommand ends a command that succeeded or failed without a transition. It does nothing if the
+// id is empty, as in a step without a command.
 func (l *life) endCommand(ctx workflow.Context, id string, failed error) error {
 	if id == "" {
 		return nil
@@ -177,12 +177,12 @@ func (l *life) endCommand(ctx workflow.Context, id string, failed error) error {
 	return l.record(ctx, "end the command", control.EndCommand, end, nil)
 }
 
-// noteCancel records that the workflow was cancelled in Temporal, which is a stop.
+// noteCancel records that the workflow was cancelled in Temporal, which has the effect of a stop.
 func (l *life) noteCancel() {
 	l.canceled, l.cancelled, l.wants.Stop = nil, true, true
 }
 
-// recordCancel stores the cancellation as a stop, which outlives this workflow run.
+// recordCancel stores the cancellation as a stop, so that it outlives this workflow run.
 func (l *life) recordCancel(ctx workflow.Context) error {
 	l.cancelled = false
 	if workflow.GetVersion(ctx, recordsCancel, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
@@ -191,7 +191,7 @@ func (l *life) recordCancel(ctx workflow.Context) error {
 	l.stopReason = session.ReasonCancelledInTemporal
 	stop := activities.StopRequest{SessionID: l.id, Reason: session.ReasonCancelledInTemporal}
 	err := l.record(ctx, "store the stop", control.RecordStop, stop, &l.stopReason)
-	l.cancelled = activities.TypeOf(err) == activities.StaleWorkflow // stored after the session was read
+	l.cancelled = activities.TypeOf(err) == activities.StaleWorkflow // the stop was stored after the session was read
 	return err
 }
 

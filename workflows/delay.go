@@ -11,8 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/activities"
 )
 
-// retriesPassingErrors is the change since which create, restore and save are repeated until they succeed
-// or are refused. Before it they led to error after six attempts.
+// retriesPassingErrors is the change since which create, restore and save are retried until they
+// succeed or are refused. Before this change, six failed attempts moved the session to error.
 const retriesPassingErrors = "retries-passing-errors"
 
 const (
@@ -22,9 +22,9 @@ const (
 	reportEvery = time.Minute
 )
 
-// delay is an operation that keeps failing with transient errors.
+// delay describes an operation that keeps failing with transient errors.
 type delay struct {
-	code     string // of its events; empty while nothing is delayed
+	code     string // code of the reported events; empty while nothing is delayed
 	times    int
 	since    time.Time
 	reported time.Time
@@ -35,9 +35,9 @@ func (d delay) String() string {
 	return fmt.Sprintf("delayed since %s: %s", d.since.UTC().Format(time.RFC3339), d.cause)
 }
 
-// delayed pauses after a transient error, so that the state's step can be repeated. It reports
-// whether it paused: it does not if the error is final, or for a stop. An event reports which
-// operation fails, and since when.
+// delayed pauses after a transient error, so that the state's step can be retried, and reports
+// whether it paused. It does not pause if the error is final or a stop is requested. An event
+// reports the failing operation and the time of its first failure.
 func (l *life) delayed(ctx workflow.Context, code, doing string, cause error) (bool, error) {
 	if activities.IsFinal(cause) || l.wants.Stop {
 		return false, nil
@@ -71,15 +71,15 @@ func (l *life) putOff(ctx workflow.Context, code, doing string, cause error) (bo
 
 const (
 	// commandsOutlast is the change since which a checkpoint or a revert that fails with a
-	// transient error is repeated with pauses, until commandBudget is used up. Before it such a
-	// command was refused after ten attempts.
+	// transient error is retried with pauses until commandBudget is used up. Before this change,
+	// such a command was refused after ten attempts.
 	commandsOutlast = "commands-outlast-outages"
-	// commandBudget is how long a command is tried before it is refused. Prompts wait for it meanwhile; a stop, a
-	// hibernation and the loss of the sandbox do not.
+	// commandBudget is how long a command is retried before it is refused. Prompts wait for the
+	// command; a stop, a hibernation and the loss of the sandbox do not.
 	commandBudget = 15 * time.Minute
 )
 
-// try runs the activity of a command. After a transient error, it pauses and reports that the
+// try runs the activity of a command. After a transient error, try pauses and reports that the
 // command must be retried in a later step. failed is the error of the activity.
 func (l *life) try(ctx workflow.Context, code, doing string, activity, in, out any) (again bool, failed, err error) {
 	if workflow.GetVersion(ctx, commandsOutlast, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
@@ -100,8 +100,8 @@ func (l *life) backoff(n int) time.Duration {
 	return l.jittered(min(firstDelay<<min(n-1, 4), maxPause), n)
 }
 
-// jittered returns between three quarters and all of the nominal length of the n-th pause, so that
-// sessions that fail together do not all retry at the same moment.
+// jittered returns between 75% and 100% of the nominal length of the n-th pause, so that sessions
+// that fail together do not all retry at the same moment.
 func (l *life) jittered(nominal time.Duration, n int) time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(l.id + "/" + strconv.Itoa(n))) // never fails

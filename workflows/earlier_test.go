@@ -12,7 +12,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// earlier makes a worker behave like one from before every change that workflow.GetVersion guards.
+// earlier makes a worker behave like a version that predates every change guarded by
+// workflow.GetVersion.
 type earlier struct {
 	interceptor.WorkerInterceptorBase
 }
@@ -37,9 +38,9 @@ func (*earlierOutbound) GetVersion(workflow.Context, string, workflow.Version, w
 	return workflow.DefaultVersion
 }
 
-// TestDeployRecoversSessionLeftInError: its workflow waits for a person, as in
-// the version that started it, although the cause of the error has gone away. The reconciler of
-// this version replaces it.
+// TestDeployRecoversSessionLeftInError starts with a workflow of an earlier version that waits for
+// a person although the cause of the error has gone away. The reconciler of this version replaces
+// the workflow.
 func TestDeployRecoversSessionLeftInError(t *testing.T) {
 	t.Parallel()
 	r := setupEngine(t, "earlier_error")
@@ -48,7 +49,7 @@ func TestDeployRecoversSessionLeftInError(t *testing.T) {
 	r.start()
 	r.agrees()
 	stopEarlier()
-	r.world.locked(func() { r.world.workflowRun = "" })() // that version does not record it
+	r.world.locked(func() { r.world.workflowRun = "" })() // the earlier version does not record it
 
 	t.Cleanup(r.work())
 	r.agrees()

@@ -12,15 +12,15 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// engine makes the SDK's environment behave like the server where they differ, and watches the
-// timers. The environment ends a cancelled activity at once, even if the workflow waits for its
-// end; here, as with a server, the activity is notified and ends by itself.
+// engine makes the SDK's test environment behave like the server where the two differ, and watches
+// the timers. The environment ends a cancelled activity at once, even if the workflow waits for its
+// end. With engine, as with a server, the activity is notified and ends by itself.
 type engine struct {
 	interceptor.WorkerInterceptorBase
 	stage *stage
 }
 
-// timers are those that the workflow has started.
+// timers counts the timers that the workflow has started.
 type timers struct {
 	started int
 	pending workflow.Future // the newest
@@ -75,8 +75,8 @@ func (o *outbound) ExecuteActivity(ctx workflow.Context, activity string, args .
 	return f
 }
 
-// ExecuteLocalActivity runs it in almost no time. The environment would run it concurrently with
-// the workflow, while the machine's clock advances.
+// ExecuteLocalActivity runs the local activity in almost no time. The environment would run it
+// concurrently with the workflow, while the machine's clock advances.
 //
 //workflowcheck:ignore
 func (o *outbound) ExecuteLocalActivity(ctx workflow.Context, activity string, args ...any) workflow.Future {
@@ -121,7 +121,8 @@ func (o *outbound) UpsertMemo(ctx workflow.Context, memo map[string]any) error {
 	return o.Next.UpsertMemo(ctx, memo)
 }
 
-// GetVersion counts the marker of a change, and the search attribute that lists it, once for each run.
+// GetVersion counts, once for each run, the marker of a change and the search attribute that lists
+// the change.
 func (o *outbound) GetVersion(ctx workflow.Context, change string, lowest, highest workflow.Version) workflow.Version {
 	if h := &o.stage.history; !h.versions[change] {
 		h.versions[change] = true
@@ -130,7 +131,8 @@ func (o *outbound) GetVersion(ctx workflow.Context, change string, lowest, highe
 	return o.Next.GetVersion(ctx, change, lowest, highest)
 }
 
-// recorded returns an error as the workflow receives it: written to history and read from it.
+// recorded returns an error as the workflow receives it, after it was written to the history and
+// read back.
 func recorded(err error) error {
 	convert := temporal.GetDefaultFailureConverter()
 	return convert.FailureToError(convert.ErrorToFailure(err))

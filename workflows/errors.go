@@ -13,7 +13,7 @@ import (
 // maxPause is the longest pause before a retry.
 const maxPause = 30 * time.Second
 
-// pausesBetweenRefusals is the change since which repeated refusals are answered with a pause.
+// pausesBetweenRefusals is the change since which the workflow pauses after repeated refusals.
 const pausesBetweenRefusals = "pauses-between-refusals"
 
 // refusals counts consecutive refusals of the workflow's records by the store.
@@ -22,8 +22,8 @@ type refusals struct {
 	last  time.Time
 }
 
-// refused reports whether err is an activity's answer. Such an error never ends a session: its row
-// has the session's state and the remaining work.
+// refused reports whether err is an activity's answer. Such an error never ends a session, because
+// the session's row has its state and the remaining work.
 func refused(err error) bool {
 	if _, ok := errors.AsType[*temporal.ApplicationError](err); ok {
 		return true
@@ -36,13 +36,13 @@ func refused(err error) bool {
 }
 
 // reconsider reads the session again after the store has refused a record, because another run of
-// this workflow, or a paused worker, has changed its state. If refusals repeat, it pauses first,
-// longer each time.
+// this workflow or a paused worker has changed the session's state. If refusals repeat, it first
+// pauses, longer each time.
 func (l *life) reconsider(ctx workflow.Context, cause error) error {
 	for {
 		workflow.GetLogger(ctx).Warn("store refused a record; reading the session again", "session_id", l.id, "error", cause)
 		if activities.TypeOf(cause) == activities.SessionMissing {
-			l.closed = true // there is no session to keep alive
+			l.closed = true // no session is left to keep alive
 			return nil
 		}
 		l.pause(ctx)
@@ -54,8 +54,8 @@ func (l *life) reconsider(ctx workflow.Context, cause error) error {
 	}
 }
 
-// pause waits between refusals: not after the first, then 1s, 2s, 4s and so on up to maxPause.
-// Signals are received meanwhile and acted on afterwards.
+// pause waits between refusals: not after the first, then 1s, 2s, 4s and so on up to maxPause. It
+// receives signals during the pause; they are handled afterwards.
 func (l *life) pause(ctx workflow.Context) {
 	now := workflow.Now(ctx)
 	if now.Sub(l.refusals.last) > 2*maxPause {
@@ -72,8 +72,8 @@ func (l *life) pause(ctx workflow.Context) {
 	l.refusals.last = workflow.Now(ctx)
 }
 
-// lostError is the result of a turn when the provider has reported, to another call, that its
-// sandbox is gone.
+// lostError is the result of a turn whose sandbox the provider has reported as gone in response to
+// another call.
 func (l *life) lostError() error {
 	kind := activities.SandboxLost
 	if l.lost.Limit != "" {

@@ -8,16 +8,18 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// restartsWithNothing is the change since which a session whose first sandbox has died before anything was saved
-// hibernates like any other: the next prompt or wake gets a new sandbox. Before it the session was terminated.
+// restartsWithNothing is the change since which a session whose first sandbox died before anything
+// was saved hibernates like any other: the next prompt or wake gets a new sandbox. Before this
+// change, the session was terminated.
 const restartsWithNothing = "restarts-with-nothing"
 
 // hibernated is the reason for the termination of a saved sandbox.
 const hibernated = "hibernated"
 
-// hibernate saves a bundle, and terminates the sandbox only after that is committed. The activity
-// does both and records the transition, unless the sandbox cannot be terminated then, or the worker
-// is of a version that only saves. If the sandbox has already ended, it saves the remains.
+// hibernate saves a bundle, and terminates the sandbox only after the bundle is committed. The
+// activity does both and records the transition, unless the sandbox cannot be terminated at that
+// time or the worker's version only saves. If the sandbox has already ended, hibernate saves its
+// remains.
 func (l *life) hibernate(ctx workflow.Context) error {
 	saved, err := l.save(ctx)
 	switch {
@@ -70,7 +72,8 @@ func (l *life) saveOf(ctx workflow.Context, request activities.SaveRequest, lost
 		return saved, err
 	}
 	if l.reason == session.ReasonDropped {
-		// Only its transcripts are needed; it makes no difference whether it is still alive.
+		// Only the transcripts of the sandbox are needed, so it does not matter whether the sandbox
+		// is alive.
 		err = l.doUnlessStopped(ctx, "store the transcripts", saveOptions, control.DropSandbox, request, &saved)
 		return saved, err
 	}
@@ -84,9 +87,9 @@ func (l *life) saveOf(ctx workflow.Context, request activities.SaveRequest, lost
 	return saved, err
 }
 
-// checkpoint saves a bundle of a sandbox that keeps running. The agent is stopped for it and starts
-// again with the next prompt. A sandbox that cannot be saved continues, since a failed checkpoint
-// loses nothing.
+// checkpoint saves a bundle of a sandbox that keeps running. The agent is stopped for the
+// checkpoint and starts again with the next prompt. If the sandbox cannot be saved, it keeps
+// running, since a failed checkpoint loses nothing.
 func (l *life) checkpoint(ctx workflow.Context) error {
 	request := activities.SaveRequest{SessionID: l.id, Generation: l.generation, SandboxID: l.sandboxID, Checkpoint: true}
 	encoded := workflow.SideEffect(ctx, func(workflow.Context) any { return session.NewID(session.BundlePrefix) })

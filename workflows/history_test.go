@@ -17,18 +17,18 @@ import (
 // mostEvents is the guaranteed bound of the history of one run of a session's workflow.
 const mostEvents = 2000
 
-// taskEvents are those of a workflow task: scheduled, started, completed.
+// taskEvents is the number of events of a workflow task: scheduled, started, completed.
 const taskEvents = 3
 
-// historyLength estimates the events in a server's history of a run from above: it assumes a
-// separate task for everything that wakes the workflow. TestHistoryIsNoLongerThanAssumed compares
-// it with a server.
+// historyLength estimates an upper bound of the events in a server's history of a run. It assumes a
+// separate workflow task for each event that wakes the workflow. TestHistoryIsNoLongerThanAssumed
+// compares the estimate with a server.
 type historyLength struct {
-	counts   bool // otherwise the script sets the length of the history
+	counts   bool // count events; otherwise the script sets the length of the history
 	env      *testsuite.TestWorkflowEnvironment
 	length   int
 	versions map[string]bool
-	runs     []int // lengths of the runs so far; the last one's is that of the open run
+	runs     []int // lengths of the histories of all runs; the last one is that of the open run
 }
 
 func (h *historyLength) begin(env *testsuite.TestWorkflowEnvironment) {
@@ -52,9 +52,9 @@ func (h *historyLength) longest() (longest int) {
 	return longest
 }
 
-// TestHistoriesStayShort: a session of 30 days with 5,000 prompts. Every day has single and
-// consecutive prompts, a turn of hours whose client keeps sending commands, hibernations, and an
-// outage of the provider; once a day the sandbox reaches its deadline.
+// TestHistoriesStayShort plays a session of 30 days with 5,000 prompts. Every day has single and
+// consecutive prompts, a turn of several hours whose client keeps sending commands, hibernations,
+// and an outage of the provider. Once a day the sandbox reaches its deadline.
 func TestHistoriesStayShort(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]string{
@@ -91,11 +91,11 @@ func TestHistoriesStayShort(t *testing.T) {
 	}
 }
 
-// savesTurns makes each turn that is not followed by another at once save a bundle, and reverts
-// four prompts a day.
+// savesTurns saves a bundle after each turn that is not followed by another one at once, and
+// reverts four prompts a day.
 const savesTurns = " saves"
 
-// monthOfASession is a script, and how many prompts it has.
+// monthOfASession returns a script and the number of its prompts.
 func monthOfASession(options string) (string, int) {
 	script, prompts := &strings.Builder{}, 0
 	options, saves := strings.CutSuffix(options, savesTurns)
@@ -110,7 +110,7 @@ func monthOfASession(options string) (string, int) {
 		for range 4 {
 			for range 30 {
 				prompt("2s", 1)
-				if saves { // like the end of the turn, which is part of the turn's activity
+				if saves { // part of the turn's activity, like the end of the turn
 					fmt.Fprintln(script, "wait 3s\nsync")
 				}
 				fmt.Fprintln(script, "wait 10s")
@@ -141,7 +141,7 @@ func monthOfASession(options string) (string, int) {
 }
 
 // TestHistoryIsNoLongerThanAssumed runs the same prompts on a real server and in the SDK's
-// environment: the lengths that the other tests use are not below the real ones.
+// environment, and checks that the lengths that the other tests use are not below the real ones.
 func TestHistoryIsNoLongerThanAssumed(t *testing.T) {
 	t.Parallel()
 	const prompts = 25

@@ -10,7 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// claimable returns the prompt that may start now; nil for none.
+// claimable returns the prompt that may start now, or nil.
 func (w *world) claimable() *promptRow {
 	if w.held {
 		return nil
@@ -18,7 +18,8 @@ func (w *world) claimable() *promptRow {
 	return w.firstQueued()
 }
 
-// startable refuses the first sandbox of a lazy session whose queue is held, unless a client asks for it.
+// startable refuses to start the first sandbox of a lazy session whose queue is held, unless a
+// client requests it.
 func (w *world) startable(activity string, generation int64) error {
 	asked := slices.ContainsFunc(w.pendingCommands(), func(c session.Command) bool { return c.Kind == session.CommandWake })
 	if !w.held || !w.lazy || activity != "CreateSandbox" || generation <= w.generation || asked || w.oldSignals {

@@ -8,8 +8,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// initialize creates the first sandbox: at once, or for a lazy session when a prompt or a wake
-// requires one.
+// initialize creates the first sandbox, either immediately or, for a lazy session, when a prompt or
+// a wake requires one.
 func (l *life) initialize(ctx workflow.Context) error {
 	if l.lazy && l.queue.Len() == 0 && !l.wants.Wake {
 		return l.rest(ctx, "wait for the first prompt")
@@ -18,18 +18,18 @@ func (l *life) initialize(ctx workflow.Context) error {
 }
 
 const (
-	// maxGenerations is how many generations one create or restore may use up in a row.
+	// maxGenerations is the number of generations that one create or restore may use up in a row.
 	maxGenerations = 5
-	// maxRounds is how often that is repeated, with pauses, before each attempt uses one generation
-	// only, because each spent generation costs a sandbox.
+	// maxRounds is the number of such rounds, with pauses between them, after which each attempt
+	// uses only one generation, because each unusable generation costs a sandbox.
 	maxRounds = 6
 )
 
-// provision makes the sandbox of the next generation. If that generation is unusable (its name is
-// taken, or its sandbox failed to start or has ended since), it tries the one after it. An unusable
-// generation stays unusable: recover continues after it. After a transient error, or when
-// maxGenerations are used up, it pauses and leaves the state unchanged for a retry. Only a refusal
-// leads to error.
+// provision creates the sandbox of the next generation. If that generation is unusable (its name is
+// taken, or its sandbox failed to start or has ended since), provision tries the following
+// generation. An unusable generation stays unusable: recover continues with the generation after
+// it. After a transient error, or when maxGenerations are used up, provision pauses and leaves the
+// state unchanged for a retry. Only a refusal moves the session to error.
 func (l *life) provision(ctx workflow.Context, delayed, doing string, activity any) error {
 	for tried := 1; ; tried++ {
 		var ready activities.SandboxReady
@@ -66,8 +66,9 @@ func (l *life) dropped() bool {
 	return l.state == session.Restoring && l.reason == session.ReasonDropped
 }
 
-// restored returns the transition that follows a restore; nil for a restore whose transition the workflow records itself,
-// because what it depends on may change meanwhile.
+// restored returns the transition that follows a restore. It returns nil if the workflow records
+// the transition itself, because the transition depends on state that may change during the
+// restore.
 func (l *life) restored(ctx workflow.Context) *session.Transition {
 	if l.state != session.Restoring || l.parked != nil {
 		return nil
@@ -76,7 +77,7 @@ func (l *life) restored(ctx workflow.Context) *session.Transition {
 	return &t
 }
 
-// startReason returns why the session runs once it has its sandbox.
+// startReason returns the reason with which the session enters running once it has its sandbox.
 func (l *life) startReason(ctx workflow.Context) string {
 	switch {
 	case l.parked != nil && l.parkOver(workflow.Now(ctx)) != "":
@@ -89,9 +90,9 @@ func (l *life) startReason(ctx workflow.Context) string {
 	return ""
 }
 
-// finishStart leaves the state of a create or a restore: to running with the new sandbox, or to
-// error with the reason. A stop that arrived meanwhile is handled first, unless the activity has
-// recorded the transition.
+// finishStart moves the session on after a create or a restore: to running with the new sandbox, or
+// to error with the reason. A stop that arrived in the meantime is handled first, unless the
+// activity has recorded the transition.
 func (l *life) finishStart(ctx workflow.Context, request activities.SandboxRequest, ready activities.SandboxReady, err error) error {
 	if l.wants.Stop && ready.Recorded.IsZero() {
 		return nil

@@ -10,16 +10,18 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/problem"
 )
 
-// pausesAfterLosses is the change since which a session whose sandboxes end soon after they were ready, one after the
-// other, is restored after pauses. Before it the next sandbox was made at once, without end.
+// pausesAfterLosses is the change since which a session whose consecutive sandboxes end soon after
+// they were ready is restored after pauses. Before this change, the next sandbox was created at
+// once, without limit.
 const pausesAfterLosses = "pauses-after-losses"
 
-// steadyAfter is how long a session must have been running for the loss of its sandbox not to count as one in a row.
+// steadyAfter is how long a session must have been running for the loss of its sandbox not to count
+// as a consecutive loss.
 const steadyAfter = 2 * time.Minute
 
-// losses counts consecutive sandboxes that ended soon after they were ready, before a turn was
-// completed in them. They never lead to error: their cause may be transient, and no request was
-// refused.
+// losses counts consecutive sandboxes that ended soon after they were ready, before a turn
+// completed in them. Such losses never lead to error, because their cause may be transient and no
+// request was refused.
 type losses struct {
 	times    int
 	since    time.Time // the first loss
@@ -28,7 +30,7 @@ type losses struct {
 	reported time.Time
 }
 
-// another counts the loss of the sandbox that the session runs in.
+// another counts the loss of the session's current sandbox.
 func (s *losses) another(now time.Time) {
 	if s.times == 0 || now.Sub(s.up) >= steadyAfter {
 		*s = losses{since: now}
