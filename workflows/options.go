@@ -10,17 +10,18 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/contract"
 )
 
-// maxHistoryEvents bounds the history of one run of the workflow. It continues as new before, even if the server has not
-// suggested it, while there is room for one more step: after about 110 prompts that are not attended.
+// maxHistoryEvents bounds the history of one run of the workflow. The workflow continues as new
+// while its history still has room for one more step, even if the server has not suggested it:
+// after about 110 prompts that are not attended.
 const maxHistoryEvents = 2000
 
 const (
-	// stepEvents bounds the history events of one step: a turn with as many signals as are answered
-	// at once (see maxLooksInATurn), or with as many attended prompts as one attendance may have,
-	// and the events around it.
+	// stepEvents bounds the history events of one step: a turn with the maximum number of
+	// immediately answered signals (see maxLooksInATurn) or of attended prompts, and the events
+	// around the turn.
 	stepEvents = 650
 	// tailEvents is the part of stepEvents that is reserved for signals other than those of
-	// attended prompts, and for the end.
+	// attended prompts, and for the end of the step.
 	tailEvents = 150
 )
 
@@ -32,8 +33,8 @@ const putAwayAfter = 24 * time.Hour
 // this long before its provider ends it.
 const snapshotBudget = 10 * time.Minute
 
-// recordsInTask is the change since which records are tried within the workflow task first.
-// Workflows that began before it continue as they did until they continue as new.
+// recordsInTask is the change since which records are first tried within the workflow task.
+// Workflows that started before this change keep the earlier behavior until they continue as new.
 const recordsInTask = "records-in-task"
 
 // turnOptionsAt returns turnOptions with the turn queue that belongs to the workflow's queue.
@@ -43,16 +44,16 @@ func turnOptionsAt(ctx workflow.Context) workflow.ActivityOptions {
 	return o
 }
 
-// control and turns name the activities; they are never called here.
+// control and turns only name the activities; the workflow never calls their methods.
 var (
 	control = new(activities.Control)
 	turns   = new(activities.Turns)
 )
 
 // The classes of activity. All but turns run on the queue of their workflow. Records are retried
-// without end, because a session cannot continue without Postgres. Provisioning, saving and
+// without limit, because a session cannot continue without Postgres. Provisioning, saving and
 // restoring have a few attempts each time; the workflow repeats them, with pauses and an event that
-// says so, until they succeed or are refused.
+// reports the delay, until they succeed or are refused.
 var (
 	recordOptions = workflow.ActivityOptions{
 		StartToCloseTimeout: 10 * time.Second,
@@ -62,14 +63,14 @@ var (
 			MaximumInterval:    5 * time.Second,
 		},
 	}
-	// inTaskOptions are for the one attempt within the workflow task, which must end well within
-	// the ten seconds of the task.
+	// inTaskOptions are for the single attempt within the workflow task, which must end well within
+	// the ten seconds that the task may take.
 	inTaskOptions = workflow.LocalActivityOptions{
 		StartToCloseTimeout: 2 * time.Second,
 		RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 1},
 	}
 	provisionOptions = workflow.ActivityOptions{
-		StartToCloseTimeout: 30 * time.Minute, // a repository may be cloned and set up in it
+		StartToCloseTimeout: 30 * time.Minute, // includes cloning and setting up a repository
 		HeartbeatTimeout:    15 * time.Second,
 		WaitForCancellation: true,
 		RetryPolicy: &temporal.RetryPolicy{
@@ -90,8 +91,8 @@ var (
 			MaximumAttempts:    4,
 		},
 	}
-	// commandOptions are for requested steps that the session can continue without, a checkpoint or a revert, in
-	// workflows that began before commandsOutlast.
+	// commandOptions are for requested steps that the session can continue without (a checkpoint or
+	// a revert), in workflows that started before commandsOutlast.
 	commandOptions = workflow.ActivityOptions{
 		StartToCloseTimeout: snapshotBudget,
 		HeartbeatTimeout:    15 * time.Second,
@@ -103,10 +104,10 @@ var (
 			MaximumAttempts:    10,
 		},
 	}
-	// terminateOptions retry without end, because a running sandbox costs money.
+	// terminateOptions retry without limit, because a running sandbox costs money.
 	terminateOptions = workflow.ActivityOptions{
 		StartToCloseTimeout: time.Minute,
-		HeartbeatTimeout:    15 * time.Second, // the session does nothing else meanwhile
+		HeartbeatTimeout:    15 * time.Second, // the session does nothing else during this time
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval:    200 * time.Millisecond,
 			BackoffCoefficient: 2,
@@ -127,8 +128,8 @@ var (
 			MaximumAttempts:    5,
 		},
 	}
-	// turnOptions do not limit the attempts: another worker follows a lost one. A turn is ended by
-	// the agent, an abort, or the end of the sandbox.
+	// turnOptions do not limit the attempts, because another worker takes over the turn of a lost
+	// one. A turn ends when the agent ends it, when it is aborted, or when the sandbox ends.
 	turnOptions = workflow.ActivityOptions{
 		StartToCloseTimeout: 25 * time.Hour, // longer than the lifetime of any sandbox
 		// A Temporal server that stalls for ten seconds costs no attempt, and another worker
@@ -141,7 +142,7 @@ var (
 			MaximumInterval:    3 * time.Second,
 		},
 	}
-	// reconcileOptions try once: the schedule looks again soon.
+	// reconcileOptions try only once, because the schedule soon runs the next reconciliation.
 	reconcileOptions = workflow.ActivityOptions{
 		StartToCloseTimeout: 5 * time.Minute,
 		HeartbeatTimeout:    15 * time.Second,

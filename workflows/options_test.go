@@ -8,8 +8,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// TestLostWorkerIsNoticedSoon: Temporal notices that a worker was killed when a heartbeat is missing, or else at the
-// end of the time that the activity may take.
+// TestLostWorkerIsNoticedSoon checks the timeouts of the activities. Temporal notices that a worker
+// was killed when a heartbeat is missing, or otherwise when the activity times out.
 func TestLostWorkerIsNoticedSoon(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]workflow.ActivityOptions{

@@ -9,8 +9,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// park records that the turn has ended with its run parked. Its open questions are read with the
-// session.
+// park records that the turn has ended with its run parked. The open questions of the run are read
+// with the session.
 func (l *life) park(ctx workflow.Context, result activities.TurnResult) {
 	l.endAttendance(result)
 	l.losses.endedTurn()
@@ -19,8 +19,8 @@ func (l *life) park(ctx workflow.Context, result activities.TurnResult) {
 	l.last = endedTurn{}
 }
 
-// fresh reports whether the agent of the parked run still waits in its sandbox, which the session
-// must leave before it can continue the run.
+// fresh reports whether the agent of the parked run still waits in its sandbox. The session must
+// leave that sandbox before it can continue the run.
 func (l *life) fresh() bool {
 	return l.state == session.Running && l.parked.Generation == l.generation && !l.sandboxLost()
 }
@@ -32,8 +32,8 @@ func (l *life) parkedDue() bool {
 	return l.signalled || l.rung || l.moved || unread || l.abort && !l.fresh()
 }
 
-// readParked reads the session while it has a parked run, including whether its questions are
-// answered. It ends a run with a pending abort, for which no sandbox is needed.
+// readParked reads a session with a parked run, including whether its questions are answered. It
+// ends a parked run that has a pending abort, which needs no sandbox.
 func (l *life) readParked(ctx workflow.Context) error {
 	if !l.abort || l.fresh() {
 		return l.load(ctx)
@@ -45,8 +45,8 @@ func (l *life) readParked(ctx workflow.Context) error {
 	return err
 }
 
-// parkOver returns the reason for which a parked run can continue; empty while its questions are
-// open, or have not been read since it was parked.
+// parkOver returns the reason why a parked run can continue. It returns "" while the questions are
+// open, or have not been read since the run was parked.
 func (l *life) parkOver(now time.Time) string {
 	switch p := l.parked; {
 	case p.Due:
@@ -57,8 +57,9 @@ func (l *life) parkOver(now time.Time) string {
 	return ""
 }
 
-// servePark handles the parked run of a running session. The session hibernates at once if the run was parked in this
-// sandbox, and otherwise, if a client has woken it, after its idle timeout; or it continues the run. Prompts wait.
+// servePark handles the parked run of a running session. If the run was parked in this sandbox, the
+// session hibernates at once. Otherwise it continues the run when that is possible, or, if a client
+// has woken it, hibernates after its idle timeout. Prompts wait.
 func (l *life) servePark(ctx workflow.Context, now time.Time) error {
 	switch {
 	case l.fresh():
@@ -72,7 +73,7 @@ func (l *life) servePark(ctx workflow.Context, now time.Time) error {
 	return nil
 }
 
-// continueParked gives the parked run to the session's sandbox and runs it.
+// continueParked assigns the parked run to the session's sandbox and runs it.
 func (l *life) continueParked(ctx workflow.Context) error {
 	request := activities.ContinueRequest{RunID: l.parked.RunID, Generation: l.generation}
 	var answer activities.Continuation
@@ -98,7 +99,7 @@ func (l *life) continueParked(ctx workflow.Context) error {
 }
 
 // sleepParked keeps a session asleep until the questions of its parked run are answered or have
-// expired. Its workflow stays open for the expiry.
+// expired. The workflow stays open until the questions expire.
 func (l *life) sleepParked(ctx workflow.Context) error {
 	if reason := l.parkOver(workflow.Now(ctx)); reason != "" {
 		return l.transit(ctx, session.EventWake, reason, nil)

@@ -9,8 +9,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// ask parks the turn of a prompt that asks people, unless it is answered before. A question is
-// asked once. It returns the time at which the turn ends otherwise.
+// ask parks the turn of a prompt that asks people, unless the question is answered before. A
+// question is asked once. ask returns the time at which the turn ends if it is not parked.
 func (w *world) ask(o *operation) time.Time {
 	run, p := o.run, w.prompt(o.run.promptID)
 	if !p.asks || run.answered || run.part > 0 {
@@ -86,7 +86,7 @@ func (w *world) continueRun(in activities.ContinueRequest) (activities.Continuat
 		what, run.answered = "a rejection, because it has expired", true
 	}
 	run.parked, run.generation, run.part, run.dispatch = false, in.Generation, run.part+1, run.dispatch+1
-	w.prompt(run.promptID).deliveries = 0 // it is the answer that is delivered, once
+	w.prompt(run.promptID).deliveries = 0 // the continued run delivers the answer, once
 	w.say("%s continues with %s", run.promptID, what)
 	return activities.Continuation{Granted: true, Dispatch: run.dispatch, Part: run.part}, nil
 }
@@ -103,7 +103,7 @@ func (c *cast) answer(id string) error {
 	return nil
 }
 
-// answerAll answers all open questions, and stops turns from asking further ones.
+// answerAll answers all open questions and prevents turns from asking more.
 func (c *cast) answerAll() (err error) {
 	for _, p := range c.stage.world.prompts {
 		if p.asks {

@@ -13,8 +13,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// faulty lists the activities that may fail, with the faults of the real ones: a store may be
-// unavailable, have been changed by another workflow run, or refuse permanently.
+// faulty lists the activities that may fail, with the faults of the real activities: a store may be
+// unavailable, may have been changed by another workflow run, or may refuse permanently.
 var faulty = map[string][]string{
 	"BeginRun": stores, "RecordTransition": stores, "OpenSession": stores, "CloseSession": stores, "SettleRun": stores,
 	"ReturnRun": stores, "TellProblem": stores, "AnnounceDeadline": stores, "ContinueRun": stores, "RequeuePrompt": stores, "CancelPrompts": stores,
@@ -28,12 +28,13 @@ var faulty = map[string][]string{
 
 var stores = []string{"passing", "fenced", "refused"}
 
-// TestRandomSessionsKeepInvariants plays random scripts, some with outages of an hour. Whatever is
-// requested and whatever fails: no prompt starts while the queue is held; every step is in the
-// table; at most one sandbox is alive, and none while the session is hibernated or terminated; no
-// prompt is delivered twice unless its policy is retry; at most one timer is pending; every prompt
-// ends by itself within two minutes of the last fault, unless a refusal needs a person; and after a
-// stop every accepted prompt has its outcome. The world checks all but the last.
+// TestRandomSessionsKeepInvariants plays random scripts, some with outages of an hour. The
+// following must hold for all requests and failures: no prompt starts while the queue is held;
+// every step is in the table; at most one sandbox is alive, and none while the session is
+// hibernated or terminated; no prompt is delivered twice unless its policy is retry; at most one
+// timer is pending; every prompt ends by itself within two minutes of the last fault, unless a
+// refusal needs a person; and after a stop every accepted prompt has an outcome. The world checks
+// all of these except the last.
 func TestRandomSessionsKeepInvariants(t *testing.T) {
 	t.Parallel()
 	activities := rapid.SampledFrom([]string{
@@ -105,7 +106,8 @@ func TestRandomSessionsKeepInvariants(t *testing.T) {
 	})
 }
 
-// TestOneTimerForManyPrompts: prompts do not move the timer; it only fires once without an effect.
+// TestOneTimerForManyPrompts checks that prompts do not move the timer, which only fires once
+// without an effect.
 func TestOneTimerForManyPrompts(t *testing.T) {
 	t.Parallel()
 	script := &strings.Builder{}
@@ -122,9 +124,11 @@ func TestOneTimerForManyPrompts(t *testing.T) {
 	require.WithinDuration(t, epoch.Add(510*time.Second), c.stage.at, 0)
 }
 
-// TestTemporalCostOfPrompt counts the commands of the workflow for one more prompt of an idle session: one event each,
-// but three for the activity. With the signal and two workflow tasks of three events each, a prompt makes 12 events. Where
-// a change needs another number, change it here and say in the commit why: each is a write of the workflow's state.
+// TestTemporalCostOfPrompt counts the commands of the workflow for one more prompt of an idle
+// session. Each command makes one event, but the activity makes three. With the signal and two
+// workflow tasks of three events each, a prompt makes 12 events. If a change needs another number,
+// update it here and give the reason in the commit message: each event is a write of the workflow's
+// state.
 func TestTemporalCostOfPrompt(t *testing.T) {
 	t.Parallel()
 	commands := func(prompts int) map[string]int {
@@ -150,8 +154,9 @@ func TestTemporalCostOfPrompt(t *testing.T) {
 	require.Equal(t, map[string]int{"side effect": 1, "record BeginRun": 1, "activity RunTurn": 1}, cost)
 }
 
-// TestTemporalCostOfHibernation counts the commands of the workflow for one more hibernation and wake of a session: each
-// activity is a round trip, and a reader of the session waits for each transition that the activity before has not recorded.
+// TestTemporalCostOfHibernation counts the commands of the workflow for one more hibernation and
+// wake of a session: each activity is a round trip, and a reader of the session waits for each
+// transition that the preceding activity has not recorded.
 func TestTemporalCostOfHibernation(t *testing.T) {
 	t.Parallel()
 	commands := func(times int) map[string]int {
@@ -173,7 +178,7 @@ func TestTemporalCostOfHibernation(t *testing.T) {
 	require.Equal(t, map[string]int{"activity SaveBundle": 1, "activity RestoreSandbox": 1, "record RecordTransition": 2}, cost)
 }
 
-// TestPromptsEndWithinTwoMinutesOfLastFault: however long an outage was, and whatever it
+// TestPromptsEndWithinTwoMinutesOfLastFault checks this for outages of any length, whatever they
 // interrupted.
 func TestPromptsEndWithinTwoMinutesOfLastFault(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 // ReconcileName is the name of the reconciling workflow.
 const ReconcileName = "Reconcile"
 
-// Reconcile compares the sandboxes at the provider with those of sessions, once.
+// Reconcile compares the provider's sandboxes with those of the sessions, once.
 func Reconcile(ctx workflow.Context) (activities.Reconciled, error) {
 	o := reconcileOptions
 	o.Summary = "compare the provider's sandboxes with the sessions"

@@ -34,13 +34,13 @@ var recordedQueues = contract.QueuesOf("")
 
 var record = flag.Bool("record", false, "run the recorded paths again on bin/overwinter-temporal and write their histories")
 
-// TestRecord writes testdata/histories from real runs: the engine, a worker and
-// the fake activities in real time. Build the engine first: make build.
+// TestRecord writes testdata/histories from real runs of the engine, a worker and the fake
+// activities in real time. Build the engine first: make build.
 func TestRecord(t *testing.T) { //nolint:paralleltest // it sets the cache of this process
 	if !*record {
 		t.Skip("histories are recorded with -record only")
 	}
-	// Without a cache there is no sticky queue, whose name would contain this machine's.
+	// Without a cache there is no sticky queue, whose name would contain the name of this machine.
 	worker.SetStickyWorkflowCacheSize(0)
 	for name, path := range paths { //nolint:paralleltest // see above
 		t.Run(name, func(t *testing.T) {
@@ -51,7 +51,8 @@ func TestRecord(t *testing.T) { //nolint:paralleltest // it sets the cache of th
 	}
 }
 
-// paths are the scripts of the recorded sessions. A file name_2.json is the second run of a chain.
+// paths maps names of histories to the scripts of their sessions. A file name_2.json is the second
+// run of a chain.
 var paths = map[string]func(*recorder){
 	"hello": func(r *recorder) {
 		r.start()
@@ -188,7 +189,7 @@ var paths = map[string]func(*recorder){
 		r.awaitEnd("p1")
 		r.stop()
 	},
-	// The pending prompts are read with the end of a turn.
+	// The pending prompts are read together with the end of a turn.
 	"look_with_end": func(r *recorder) {
 		r.start()
 		r.prompt("p1", 500*time.Millisecond, session.Hold)
@@ -203,7 +204,7 @@ var paths = map[string]func(*recorder){
 		r.awaitEnd("p4")
 		r.stop()
 	},
-	// The worker of a turn claims the prompts that follow by itself.
+	// The worker of a turn claims the following prompts itself.
 	"attended": func(r *recorder) {
 		r.world.attends = 2 * time.Second
 		r.start()
@@ -269,7 +270,7 @@ var paths = map[string]func(*recorder){
 		r.awaitEnd("p1")
 		r.stop()
 	},
-	// The history of the run created by the reset: its repeated requests are refused until it has
+	// The history of the run that the reset created. Its repeated requests are refused until it has
 	// read the session.
 	"reset": func(r *recorder) {
 		r.world.reset = true
@@ -289,7 +290,7 @@ var paths = map[string]func(*recorder){
 		r.awaitEnd("p3")
 		r.stop()
 	},
-	// The memo, and the timer of a session that sleeps.
+	// The memo, and the timer of a hibernated session.
 	"explained": func(r *recorder) {
 		r.start()
 		r.prompt("p1", 50*time.Millisecond, session.Hold)
@@ -329,10 +330,10 @@ var paths = map[string]func(*recorder){
 	},
 }
 
-// unusableReason is how an earlier version recorded that every generation was spent.
+// unusableReason is the reason that an earlier version recorded when every generation was unusable.
 const unusableReason = "no sandbox came to use: the name is taken"
 
-// settings of the engine for a path.
+// settings are the settings of the engine for a path.
 var settings = map[string][]string{
 	"continue_as_new": {"--dynamic-config-value", "limit.historyCount.suggestContinueAsNew=60"},
 }
@@ -505,7 +506,7 @@ func (r *recorder) wait(what string, ok func() bool) {
 	}, 2*time.Minute, 5*time.Millisecond, what)
 }
 
-// write stores the history of every run of the chain once the last has ended.
+// write stores the history of every run of the chain after the last one has ended.
 func (r *recorder) write(t *testing.T) {
 	t.Helper()
 	require.NoError(t, r.client.GetWorkflow(t.Context(), r.world.id, "").Get(t.Context(), nil))

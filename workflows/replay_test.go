@@ -16,9 +16,9 @@ import (
 	"github.com/overwinter-dev/overwinter/workflows"
 )
 
-// TestReplaysRecordedHistories: sessions that are open while a new version is deployed continue
-// with it. If this fails, the change needs workflow.GetVersion, and the earlier histories move into
-// a folder that is named for the change that they lack.
+// TestReplaysRecordedHistories checks that sessions that are open while a new version is deployed
+// continue with that version. If it fails, the change needs workflow.GetVersion, and the earlier
+// histories must be moved to a folder named after the change that they lack.
 func TestReplaysRecordedHistories(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/histories/*.json")
@@ -35,7 +35,7 @@ func TestReplaysRecordedHistories(t *testing.T) {
 	}
 }
 
-// TestReplayDetectsChange leaves one activity out and adds one.
+// TestReplayDetectsChange omits one activity and adds one.
 func TestReplayDetectsChange(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]*changed{

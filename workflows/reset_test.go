@@ -19,10 +19,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sessionclient"
 )
 
-// TestResetWorkflowContinuesFromRow resets a workflow on a real server, as an
-// operator may, to its first and to its last task: in the middle of a turn, while the session
-// sleeps, and while it is idle. No prompt is lost or runs twice, and the session continues in its
-// sandbox.
+// TestResetWorkflowContinuesFromRow resets a workflow on a real server, as an operator may do, to
+// its first and to its last task: during a turn, while the session is hibernated, and while it is
+// idle. No prompt may be lost or run twice, and the session must continue in its sandbox.
 func TestResetWorkflowContinuesFromRow(t *testing.T) {
 	t.Parallel()
 	for name, task := range map[string]func(completed []int64) int64{
@@ -63,16 +62,16 @@ func TestResetWorkflowContinuesFromRow(t *testing.T) {
 	}
 }
 
-// TestResetToAnyTaskContinuesFromRow resets the workflow of a session to the tasks of its first
-// run one after the other, while the session is elsewhere: idle in a later sandbox, in a turn, or
-// hibernated. The repeated requests of the new run are refused, so that no prompt is lost or runs
-// twice, the running sandbox is kept, and no unsaved work is discarded.
+// TestResetToAnyTaskContinuesFromRow resets the workflow of a session to each task of its first run
+// while the session is in another state: idle in a later sandbox, in a turn, or hibernated. The
+// repeated requests of the new run must be refused, so that no prompt is lost or runs twice, the
+// running sandbox is kept, and no unsaved work is discarded.
 func TestResetToAnyTaskContinuesFromRow(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]struct {
 		before func(r *recorder, id string)
 		costs  int64 // sandboxes for each reset
-		every  int   // only every n-th task, where one takes long
+		every  int   // use only every n-th task if a reset takes long
 	}{
 		"idle": {every: 1, before: func(r *recorder, _ string) { r.reach(session.Running) }},
 		"in a turn": {every: 2, before: func(r *recorder, id string) {
@@ -89,7 +88,7 @@ func TestResetToAnyTaskContinuesFromRow(t *testing.T) {
 			t.Parallel()
 			r := setupRecorder(t, "reset_any")
 			r.world.reset = true
-			r.world.inTask = "slow" // so that there is a task before and after every record
+			r.world.inTask = "slow" // puts a task before and after every record
 			r.start()
 			r.prompt("p1", 50*time.Millisecond, session.Hold)
 			r.awaitEnd("p1")
@@ -162,7 +161,7 @@ func (r *recorder) reconcile() {
 	}()
 }
 
-// attended returns the session in the store's list for the reconciler.
+// attended returns the entry of the session in the store's list for the reconciler.
 func (w *world) attended() (backlog.Attended, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -185,7 +184,8 @@ func (r *recorder) agrees() {
 	}, 2*time.Minute, 20*time.Millisecond, "the workflow does not know where its session is")
 }
 
-// resetTo resets the open workflow to one of its tasks, chosen from the ids of the events that ended them.
+// resetTo resets the open workflow to one of its tasks. task chooses it from the ids of the events
+// that completed the tasks.
 func (r *recorder) resetTo(task func(completed []int64) int64) {
 	r.t.Helper()
 	open, err := r.client.DescribeWorkflowExecution(r.t.Context(), r.world.id, "")
@@ -207,7 +207,8 @@ func (r *recorder) completedTasks(runID string) (completed []int64) {
 	return completed
 }
 
-// reset ends the open run of the workflow and begins another from a task of the history of a run.
+// reset ends the open run of the workflow and starts another from a task in the history of the
+// given run.
 func (r *recorder) reset(runID string, task int64) {
 	r.t.Helper()
 	_, err := r.client.ResetWorkflowExecution(r.t.Context(), &workflowservice.ResetWorkflowExecutionRequest{

@@ -8,8 +8,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// revert reverts the agent to before a prompt, while no turn runs. A revert that fails changes
-// nothing, and is reported in the session's events.
+// revert reverts the agent to its state before a prompt, while no turn runs. A failed revert
+// changes nothing and is reported in the session's events.
 func (l *life) revert(ctx workflow.Context) error {
 	request := activities.RevertRequest{
 		SessionID: l.id, Generation: l.generation, SandboxID: l.sandboxID, PromptID: l.wants.Revert,
@@ -24,7 +24,7 @@ func (l *life) revert(ctx workflow.Context) error {
 	case l.wants.Stop || again:
 		return nil
 	case activities.TypeOf(err) == activities.SandboxLost:
-		l.loseSandbox() // and retried in the next sandbox
+		l.loseSandbox() // the revert is retried in the next sandbox
 		return nil
 	case err != nil:
 		if err := l.reportProblem(ctx, problem.RevertFailed, err); err != nil {

@@ -21,12 +21,12 @@ import (
 
 var update = flag.Bool("update", false, "write the transcripts of scenarios as they are now")
 
-// TestScenarios plays testdata/scenarios. A file has blocks of commands, each followed by ---- and
-// the transcript of their results until the next block; times count from the start. Commands, see
-// cast.do:
+// TestScenarios plays testdata/scenarios. A file consists of blocks of commands, each followed by
+// ---- and the transcript of the results until the next block. Times count from the start of the
+// script. Commands, see cast.do:
 //
 //	create [lazy] [idle=15m] [lifetime=24h] [closed] [records=slow|lost] [signals=old|each] [attend=20s] [full] [announce] [versioned] [park=3m] [expiry=72h] [status=… reason=with_spaces cause=… generation=N sandbox=alive|dead bundle=N]
-//	run ID generation=N [policy=hold|fail|retry] [ends=1m]   a run is under way
+//	run ID generation=N [policy=hold|fail|retry] [ends=1m]   a run is in progress
 //	prompt ID [takes=1m] [policy=hold|fail|retry] [crashes] [stubborn] [asks]
 //	prompts N                                     prompts q1 to qN
 //	hold · release · clear · promote ID           the queue
@@ -34,11 +34,11 @@ var update = flag.Bool("update", false, "write the transcripts of scenarios as t
 //	answer ID                                     a person answers the question of its turn
 //	busy · free                                   no worker has room for a turn
 //	calm                                          nothing fails from here on, questions are answered, and turns end within a second
-//	settled                                       every prompt must have ended by itself, unless a refusal keeps it
-//	putback ID                                    a prompt that was over is queued again
+//	settled                                       checks that every prompt has ended by itself, unless a refusal prevents that
+//	putback ID                                    a prompt that had ended is queued again
 //	kill · ended N · fail ACTIVITY KIND [times=N] · slow ACTIVITY 1m · history N · cancel · restart
-//	doomed N                                      the next N sandboxes end 100ms after they were ready
-//	freeze                                        the worker that has the turn, until the engine gives it to another
+//	doomed N                                      the next N sandboxes end 100ms after they are ready
+//	freeze                                        the worker of the turn freezes, until the engine gives the turn to another one
 //	state · wait 1m
 func TestScenarios(t *testing.T) {
 	t.Parallel()
@@ -50,9 +50,9 @@ func TestScenarios(t *testing.T) {
 			t.Parallel()
 			want, err := os.ReadFile(file)
 			require.NoError(t, err)
-			// While an activity begins, the SDK's environment lets time pass with the machine's
-			// clock. In a bubble that clock stops until everything waits, so a busy machine does
-			// not change the order.
+			// While an activity starts, time in the SDK's environment advances with the machine's
+			// clock. In a synctest bubble that clock stops until every goroutine waits, so a busy
+			// machine does not change the order of events.
 			var got string
 			var c *cast
 			synctest.Test(t, func(t *testing.T) { got, c = play(t, string(want)) })
@@ -93,7 +93,7 @@ func play(t require.TestingT, script string) (string, *cast) {
 	return playWith(t, script, func(*stage) {})
 }
 
-// playWith is play on a stage that is set up first.
+// playWith is play on a stage that a function sets up first.
 func playWith(t require.TestingT, script string, setup func(*stage)) (string, *cast) {
 	c := newCast()
 	setup(c.stage)
@@ -127,7 +127,7 @@ func playWith(t require.TestingT, script string, setup func(*stage)) (string, *c
 	return out.String(), c
 }
 
-// quiet reports whether a block is only comments.
+// quiet reports whether a block consists only of comments.
 func (b *block) quiet() bool {
 	for _, command := range b.commands {
 		if !strings.HasPrefix(command, "#") {
@@ -137,7 +137,8 @@ func (b *block) quiet() bool {
 	return true
 }
 
-// arrange schedules the commands of a block from a time on, and returns the time of the next block.
+// arrange schedules the commands of a block, starting at a given time, and returns the time of the
+// next block.
 func (c *cast) arrange(t require.TestingT, i int, b *block, at time.Time) time.Time {
 	if b.quiet() {
 		return at
@@ -351,8 +352,8 @@ func (c *cast) signal(name string, arg any) {
 	}
 }
 
-// create makes the row of the session, new or in a given state, and starts its workflow unless it
-// must be closed.
+// create makes the row of the session, new or in a given state, and starts its workflow unless the
+// workflow must be closed.
 func (c *cast) create(a args) (err error) {
 	w := c.stage.world
 	w.lazy, w.inTask, w.oldSignals = a.has("lazy"), a.get("records"), a.get("signals") == "old"
@@ -396,7 +397,7 @@ func (c *cast) create(a args) (err error) {
 	return nil
 }
 
-// run makes the row of a run that an earlier workflow has begun.
+// run makes the row of a run that an earlier workflow has started.
 func (c *cast) run(id string, a args) error {
 	w := c.stage.world
 	ends, err := a.duration("ends", time.Minute)
@@ -445,7 +446,8 @@ func (c *cast) prompt(id string, a args) error {
 	return nil
 }
 
-// attended is a prompt for an attendant: the workflow is signalled soon if it is not claimed, and otherwise later.
+// attended handles a prompt for an attendant: the workflow is signalled soon if the prompt is not
+// claimed, and later if it is.
 func (c *cast) attended(p *promptRow) {
 	w := c.stage.world
 	named := contract.AttendedSignal{Prompts: []session.QueuedPrompt{p.QueuedPrompt}}
@@ -461,7 +463,7 @@ func (c *cast) attended(p *promptRow) {
 	})
 }
 
-// relay signals again for a prompt that is not claimed, as the relays of workers do.
+// relay re-sends the signal for an unclaimed prompt, as the relays of workers do.
 func (c *cast) relay(p *promptRow) {
 	w := c.stage.world
 	w.alarm(relayAge, func() {

@@ -12,8 +12,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// serve does one thing of a running session: continue a run, start the next prompt, start
-// hibernation, or wait.
+// serve takes one step of a running session: it continues a run, starts the next prompt, starts
+// hibernation, or waits.
 func (l *life) serve(ctx workflow.Context) error {
 	l.wants.Wake = false
 	now := workflow.Now(ctx)
@@ -69,8 +69,8 @@ func (l *life) serve(ctx workflow.Context) error {
 	return nil
 }
 
-// leave starts the requested hibernation. If the step is refused, the request stays unless a later
-// command has replaced it.
+// leave starts the requested hibernation. If the step is refused, the request remains unless a
+// later command has replaced it.
 func (l *life) leave(ctx workflow.Context, reason string) error {
 	wanted := l.wants
 	l.wants.ForgetSandbox()
@@ -102,7 +102,7 @@ func (l *life) next(ctx workflow.Context) error {
 	}
 	switch {
 	case verdict.Granted:
-		l.rung = false // the claim has answered it
+		l.rung = false // the claim has answered the signal
 		current.OnUnknown, current.Dispatch = verdict.OnUnknown, verdict.Dispatch
 		if verdict.RunID != "" {
 			current.RunID = verdict.RunID
@@ -114,13 +114,13 @@ func (l *life) next(ctx workflow.Context) error {
 		l.forgetPrompts()
 		return nil
 	case verdict.Earlier != nil:
-		// Its signal was lost, or has not arrived yet, or it was promoted.
+		// The signal of this prompt was lost or has not arrived yet, or the prompt was promoted.
 		l.queue.Requeue(p)
 		l.queue.First(*verdict.Earlier)
 		return nil
 	case verdict.HeldBy != "" && !verdict.Status.Final():
-		// An unknown run has this prompt, or another one. Postgres returns that run, and it is
-		// executed first.
+		// A run that the workflow does not know has this prompt or another one. Postgres returns
+		// that run, which is executed first.
 		l.queue.Requeue(p)
 		return l.load(ctx)
 	}

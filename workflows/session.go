@@ -10,10 +10,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Session keeps one session alive. It decides what happens next, and activities do
-// the work. When it starts, it reads the session's state from Postgres, so it may be
-// reset, continued as new or started again at any time. Cancelling it, for example in
-// Temporal's UI, stops the session.
+// Session is the workflow of one session. It makes the decisions, and activities do the work. It
+// reads the session's state from Postgres when it starts, so it may be reset, continued as new or
+// restarted at any time. Cancelling it, for example in Temporal's UI, stops the session.
 func Session(ctx workflow.Context, in contract.WorkflowInput) error {
 	l := newLife(ctx, in)
 	// The steps that end a session must not be cancelled.
@@ -41,47 +40,48 @@ type life struct {
 	// The state in Postgres when the workflow started, updated since.
 	state        session.State
 	reason       string
-	errorCause   session.ErrorCause // of the state error; empty if an earlier version recorded it
+	errorCause   session.ErrorCause // cause of the state error; empty if an earlier version recorded the state
 	agent        string
 	workspace    string
 	owner        string            // the owner in the session's metadata
-	url          string            // of the session in the API; empty if the worker does not know it
+	url          string            // of the session in the API; empty if the worker does not know the URL
 	title        string            // set by a person
 	memo         map[string]string // the memo in Temporal; nil until this run has set it
 	last         endedTurn
 	lazy         bool
 	generation   int64
 	transitionNo int64
-	since        time.Time // the start of the state; zero if this run does not know it
+	since        time.Time // the start of the state; zero if this run does not know the time
 	sandboxID    string
 	deadline     time.Time     // the time at which the provider ends the sandbox; zero: never
 	margin       time.Duration // how long before the deadline the session moves
 	notices      notices
-	bundleID     string // to wake from
+	bundleID     string // the bundle to wake from
 	idleTimeout  time.Duration
 	lastActivity time.Time
 	queue        *session.Queue
-	processing   *session.Processing // a run to continue, found when the workflow started
-	parked       *session.Processing // a run that waits for people while the session sleeps
+	processing   *session.Processing // a run to continue, read when the workflow started
+	parked       *session.Processing // a run that waits for people while the session is hibernated
 	parkAfter    time.Duration       // see activities.OpenedSession
 
 	// Pending requests.
 	wants      contract.Wants
-	pending    []activities.PendingCommand // the result of the last read; their requests are in wants too
+	pending    []activities.PendingCommand // the result of the last read; wants contains their requests too
 	stopReason string                      // the reason of a stop that no client requested
-	signalled  bool                        // something may have been submitted since
+	signalled  bool                        // work may have been submitted since the last read
 	rung       bool                        // a signal of a prompt is unanswered
-	moved      bool                        // a turn or a transition has ended since
-	cancelled  bool                        // in Temporal, and not stored yet
+	moved      bool                        // a turn or a transition has ended since the last read
+	cancelled  bool                        // cancelled in Temporal; the stop is not stored yet
 	rechecked  bool                        // the pending work was read after the session became idle
-	looks      int                         // in this turn
+	looks      int                         // number of reads in this turn
 	lookedAt   time.Time
 	abort      bool                   // interrupt the running turn
-	lost       contract.SandboxSignal // the sandbox that is presumed lost; zero if none is
+	lost       contract.SandboxSignal // the sandbox that is presumed lost; zero for none
 
 	opened bool // the fields above were read from Postgres
-	stale  bool // Postgres may be newer than this workflow's state
-	// superseded: another run of the workflow has opened the session since this one has, as before a reset.
+	stale  bool // Postgres may have a newer state than this workflow
+	// superseded means that another run of the workflow has opened the session after this one, as
+	// happens in a reset.
 	superseded   bool
 	turn         *session.Processing // the run in progress; in an attended session it may have ended
 	attends      time.Duration       // how long turns may attend the session; 0 for never
@@ -89,7 +89,7 @@ type life struct {
 	closesAsleep bool                // see activities.OpenedSession
 	fellAsleep   bool                // in this run of the workflow
 	attended     bool                // the running turn may claim prompts by itself
-	newest       string              // the last prompt that is known to have arrived during the attendance
+	newest       string              // the last prompt known to have arrived during the attendance
 	doubted      bool                // a prompt that an attendant should have claimed was signalled again
 	leftover     workflow.Future     // the activity of an attendance that the workflow has ended; nil if none
 	doing        string
@@ -102,7 +102,7 @@ type life struct {
 	trouble      trouble
 	continued    int64
 	closed       bool
-	taskQueue    string // the queue on which it continues as new; "" is the current one
+	taskQueue    string // the queue on which the workflow continues as new; "" is the current one
 }
 
 func newLife(ctx workflow.Context, in contract.WorkflowInput) *life {
@@ -176,7 +176,7 @@ func (l *life) load(ctx workflow.Context) error {
 	return l.project(ctx)
 }
 
-// forget drops requests that arrived before the state was known, if the state does not allow them.
+// forget drops requests that arrived before the state was known and that the state does not allow.
 func (l *life) forget() {
 	l.abort = l.abort && (l.processing != nil || l.parked != nil)
 	l.wants.Recover = l.wants.Recover && l.state == session.Error
@@ -191,8 +191,8 @@ func (l *life) forget() {
 	l.wants.Wake = l.wants.Wake && l.state != session.Running && l.state != session.Error
 }
 
-// run executes the session, one state at a time, until it has ended or has been hibernated so long
-// that it is unloaded. If the store refuses a record, it reads the session again.
+// run executes the session, one state at a time, until the session has ended or has been hibernated
+// for so long that it is unloaded. If the store refuses a record, run reads the session again.
 func (l *life) run(ctx workflow.Context) error {
 	for !l.closed {
 		l.drain(ctx)
@@ -213,8 +213,8 @@ func (l *life) run(ctx workflow.Context) error {
 	return nil
 }
 
-// rereadsOnWake is the change since which a wake, and a signal for unknown work, make the workflow
-// read the session again, and a run that it did not begin is settled or continued in every state.
+// rereadsOnWake is the change since which the workflow reads the session again after a wake or a
+// signal for unknown work, and settles or continues a run that it did not start in every state.
 const rereadsOnWake = "rereads-on-wake"
 
 // reload reads the session again if that was requested.
@@ -230,8 +230,8 @@ func (l *life) reload(ctx workflow.Context) error {
 }
 
 // settleEarlier ends a run that an earlier run of this workflow, or a claim whose answer was lost,
-// has left open in a state without turns. While hibernating, the turn ends first, in the sandbox
-// that still exists.
+// has left open in a state without turns. While hibernating, the turn first ends in the sandbox,
+// which still exists.
 func (l *life) settleEarlier(ctx workflow.Context) error {
 	run := *l.processing
 	l.processing = nil
@@ -295,14 +295,14 @@ func (l *life) complete(ctx workflow.Context) error {
 // It is called only between steps, with no activity in progress.
 func (l *life) shouldContinue(ctx workflow.Context) bool {
 	if l.state.Final() && l.refusals.times == 0 {
-		return false // two more records and it completes
+		return false // the workflow completes after two more records
 	}
 	if l.leftover != nil && !l.leftover.IsReady() {
-		return false // its worker notices the end within a heartbeat
+		return false // the worker of the attendance notices its end within a heartbeat
 	}
 	info := workflow.GetInfo(ctx)
 	if l.closesAsleep && l.fellAsleep && l.wakes() {
-		return true // to wake on the current build; a session that stays hibernated completes
+		return true // the session wakes on the current build; if it stays hibernated, its workflow completes
 	}
 	limit := maxHistoryEvents
 	if l.keepsRoom {
@@ -327,8 +327,9 @@ func (l *life) continueAsNew(ctx workflow.Context) error {
 	return workflow.NewContinueAsNewErrorWithOptions(ctx, current, contract.WorkflowName, input)
 }
 
-// carryOver returns the state that the next run starts with. It includes deadlines, so an idle
-// session hibernates, and the sandbox of one in error is saved, as if the run had not ended.
+// carryOver returns the state that the next run starts with. It includes deadlines, so that an idle
+// session hibernates, and the sandbox of a session in error is saved, at the same time as without a
+// new run.
 func (l *life) carryOver() *contract.Carry {
 	c := &contract.Carry{
 		Wants: l.wants, Seen: l.queue.Seen(), Runs: l.continued + 1, Retries: l.trouble.tries,

@@ -14,7 +14,7 @@ type signals struct {
 	prompt, wake, hibernate, stop, abort, recover, settings, sandbox, sync, restart, revert, commands, attended workflow.ReceiveChannel
 }
 
-// handle registers every handler before anything can block.
+// handle registers every handler before the workflow can block.
 func (l *life) handle(ctx workflow.Context) error {
 	l.signals = signals{
 		prompt:    workflow.GetSignalChannel(ctx, contract.SignalPrompt),
@@ -92,7 +92,7 @@ type receiver struct {
 	receive func(workflow.ReceiveChannel)
 }
 
-// drain handles every waiting signal, without blocking.
+// drain handles every pending signal without blocking.
 func (l *life) drain(ctx workflow.Context) {
 	for _, r := range l.receivers(ctx) {
 		for r.channel.Len() > 0 {
@@ -100,7 +100,7 @@ func (l *life) drain(ctx workflow.Context) {
 		}
 	}
 	if l.canceled != nil {
-		// Also in the task that continues as new or completes.
+		// This also runs in the task that continues as new or completes.
 		if received, more := l.canceled.ReceiveAsyncWithMoreFlag(nil); !received && !more {
 			l.noteCancel()
 		}
@@ -108,8 +108,8 @@ func (l *life) drain(ctx workflow.Context) {
 }
 
 // notePrompt records that a prompt is waiting in Postgres. An empty id opens the workflow, or makes
-// an open one read the session again; so does a prompt that was in the queue before and is not
-// being processed.
+// an open workflow read the session again. A prompt that was in the queue before and is not being
+// processed has the same effect.
 func (l *life) notePrompt(s contract.PromptSignal, now time.Time) {
 	l.rung = l.rung || s.PromptID != ""
 	known := s.PromptID == "" || l.queue.Has(s.PromptID)
@@ -128,24 +128,24 @@ func (l *life) notePrompt(s contract.PromptSignal, now time.Time) {
 // its signal has already arrived, the workflow reads them.
 func (l *life) forgetPrompts() { l.queue = session.NewQueue(nil, l.queue.Seen()) }
 
-// noteAttended records the prompts that arrived during an attendance. Their results are in the
-// result of the attendance, or in Postgres; they only show in the history and in the view.
+// noteAttended records the prompts that arrived during an attendance. They only appear in the
+// history and in the view; their results are in the result of the attendance, or in Postgres.
 func (l *life) noteAttended(s contract.AttendedSignal) {
 	if n := len(s.Prompts); n > 0 {
 		l.newest = s.Prompts[n-1].ID
 	}
 }
 
-// askWake requests a wake; the later of wake and hibernate wins. Until the session is opened its
-// state is not known, and the request is kept.
+// askWake requests a wake. The later of a wake and a hibernation wins. The request is kept while
+// the session's state is not known because it has not been opened.
 func (l *life) askWake() {
 	l.wants.Hibernate, l.wants.Force, l.wants.Drop, l.wants.Restart = false, false, false, false
 	l.stale = l.opened
 	l.wants.Wake = !l.opened || (l.state != session.Running && l.state != session.Error)
 }
 
-// askHibernate requests a hibernation. It does nothing for a session that has never run, is in
-// error or is hibernated already.
+// askHibernate requests a hibernation. It does nothing if the session has never run, is in error or
+// is already hibernated.
 func (l *life) askHibernate(s contract.HibernateSignal) {
 	l.wants.Wake = false
 	if !l.opened || l.state == session.Running || l.state == session.Restoring {
@@ -196,14 +196,14 @@ func (l *life) askAbort(s contract.AbortSignal) {
 func (l *life) applySettings(s contract.SettingsSignal) {
 	if s.IdleTimeout > 0 {
 		l.idleTimeout = s.IdleTimeout
-		// An attendance may be meant to last beyond it.
+		// An attendance may have been planned to last beyond the new deadline.
 		l.signalled = l.signalled || l.attended && l.notices.given
 	}
 }
 
-// noteSandbox records that the provider reports a sandbox dead; serve and turns check whether it is
-// the one they use. A report about a sandbox that another one of the same generation has replaced
-// is outdated.
+// noteSandbox records that the provider has reported a sandbox as ended. serve and turns check
+// whether it is their sandbox. A report about a sandbox that was replaced by another one of the
+// same generation is outdated.
 func (l *life) noteSandbox(s contract.SandboxSignal) {
 	late := s.Generation == l.generation && s.SandboxID != "" && l.sandboxID != "" && s.SandboxID != l.sandboxID
 	another := s.SandboxID != "" && l.lost.SandboxID != "" && s.SandboxID != l.lost.SandboxID
@@ -212,14 +212,14 @@ func (l *life) noteSandbox(s contract.SandboxSignal) {
 	}
 }
 
-// loseSandbox records that a turn has found its sandbox lost, whatever was reported before, and for
-// any generation.
+// loseSandbox records that a turn has found its sandbox lost, regardless of earlier reports and of
+// the generation.
 func (l *life) loseSandbox() {
 	l.lost = contract.SandboxSignal{Generation: l.generation, Reason: session.ReasonLost}
 }
 
 // sandboxLost reports whether the sandbox of this generation is presumed lost. A sandbox of the
-// same generation that was created after the report is not.
+// same generation that was created after the report is not presumed lost.
 func (l *life) sandboxLost() bool {
 	replaced := l.lost.SandboxID != "" && l.sandboxID != "" && l.lost.SandboxID != l.sandboxID
 	return l.lost.Generation == l.generation && l.generation > 0 && !replaced

@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// sleep keeps a hibernated session asleep until a prompt or a call wakes it.
+// sleep keeps a session hibernated until a prompt or a call wakes it.
 func (l *life) sleep(ctx workflow.Context) error {
 	l.wants.ForgetSandbox()
 	switch {
@@ -29,7 +29,7 @@ func (l *life) sleep(ctx workflow.Context) error {
 	return l.rest(ctx, "hibernate until the next prompt")
 }
 
-// wakes reports whether a sleeping session is about to wake.
+// wakes reports whether a hibernated session is about to wake.
 func (l *life) wakes() bool {
 	return l.wants.Wake || l.parked == nil && (l.queue.Len() > 0 || l.wants.Revert != "")
 }
@@ -43,11 +43,11 @@ func (l *life) rest(ctx workflow.Context, doing string) error {
 	}
 	putAway := since.Add(putAwayAfter)
 	if l.closesAsleep {
-		putAway = since // workers of its pinned build wait for it
+		putAway = since // workers of the pinned build keep running until this workflow completes
 	}
 	if workflow.Now(ctx).Before(putAway) {
 		if l.timer.why != l.why(doing, putAway) && l.explains(ctx) {
-			l.timer.stop() // its summary concerns the ended sandbox and would show for a day
+			l.timer.stop() // the summary of the timer describes the ended sandbox and would be visible for a day
 		}
 		l.wait(ctx, doing, putAway)
 		return nil
@@ -62,7 +62,7 @@ func (l *life) rest(ctx workflow.Context, doing string) error {
 		return nil
 	}
 	l.lastActivity = workflow.Now(ctx)
-	return l.load(ctx) // a signal came while it was being unloaded
+	return l.load(ctx) // a signal arrived while the session was being unloaded
 }
 
 // restore makes a sandbox from the newest bundle.
@@ -73,8 +73,8 @@ func (l *life) restore(ctx workflow.Context) error {
 	return l.provision(ctx, problem.RestoringDelayed, "restore the sandbox", control.RestoreSandbox)
 }
 
-// waitForHelp keeps a session in error until a person recovers or stops it, or its cause may have
-// gone away. Accepted prompts wait.
+// waitForHelp keeps a session in error until a person recovers or stops it, or until the cause of
+// the error may have gone away. Accepted prompts wait.
 func (l *life) waitForHelp(ctx workflow.Context) error {
 	l.wants.ForgetSandbox()
 	l.wants.Wake, l.wants.Revert = false, ""

@@ -20,24 +20,25 @@ import (
 	"github.com/overwinter-dev/overwinter/workflows"
 )
 
-// stage runs a session's workflow against a world in the SDK's environment, which skips time: from
-// start to end of a script, through every continuation, completion and restart, like a real engine.
+// stage runs a session's workflow against a world in the SDK's environment, which skips time. Like
+// a real engine, it runs a script from start to end, through every continuation, completion and
+// restart.
 type stage struct {
 	world  *world
 	script []scene
-	// registered is how many of the next scenes the environment has.
+	// registered is the number of next scenes that are registered in the environment.
 	registered int
 	until      time.Time // the script ends here
 
 	env     *testsuite.TestWorkflowEnvironment // nil while no workflow is open
-	at      time.Time                          // while none is
+	at      time.Time                          // the time while no workflow is open
 	ringing []signal                           // the signals that start the next workflow
 	timers  timers
-	// Of this run: each reports whether the workflow still has it in progress.
+	// The activities of this run: each function reports whether the activity is still in progress.
 	activities []func() bool
-	err        error          // of a workflow that failed
-	commands   map[string]int // of all runs, as Temporal gets them
-	inError    bool           // says the memo
+	err        error          // error of a failed workflow
+	commands   map[string]int // commands of all runs, as sent to Temporal
+	inError    bool           // the memo reports the state error
 	history    historyLength
 }
 
@@ -75,7 +76,7 @@ func (s *stage) after(d time.Duration, f func()) {
 	}
 }
 
-// act plays the script. A completed workflow is started again by the next signal that may start it.
+// act plays the script. The next signal that may start a workflow restarts a completed one.
 func (s *stage) act() {
 	input := contract.WorkflowInput{SessionID: s.world.id}
 	for len(s.script) > 0 || len(s.ringing) > 0 {
@@ -96,8 +97,8 @@ func (s *stage) act() {
 	}
 }
 
-// run is one run of the workflow. It returns the input of the next and whether
-// one follows at once.
+// run executes one run of the workflow. It returns the input of the next run and whether that run
+// follows immediately.
 func (s *stage) run(input contract.WorkflowInput) (contract.WorkflowInput, bool) {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
@@ -178,8 +179,8 @@ func (s *stage) register(env *testsuite.TestWorkflowEnvironment, now, limit time
 	}
 }
 
-// limit returns the time at which an open run ends: at the end of the script, or where the script
-// discards it.
+// limit returns the time at which an open run ends: the end of the script, or the time at which the
+// script discards the run.
 func (s *stage) limit() time.Time {
 	for _, scene := range s.script {
 		if scene.restart {
@@ -211,8 +212,8 @@ func (s *stage) continued(next *workflow.ContinueAsNewError) (input contract.Wor
 	return input
 }
 
-// answer leaves the end of an operation to the callback of the environment, so
-// that its time passes at once and it can be ended early.
+// answer ends an operation from a callback of the environment, so that its time passes at once and
+// it can be ended early.
 func (s *stage) answer(ctx context.Context, w *world, o *operation) (any, error) {
 	defer w.mu.Unlock()
 	env, token := s.env, activity.GetInfo(ctx).TaskToken
@@ -227,8 +228,8 @@ func (s *stage) answer(ctx context.Context, w *world, o *operation) (any, error)
 // open reports whether a workflow is open. If none is, a relay signals for pending work.
 func (s *stage) open() bool { return s.env != nil && !s.env.IsWorkflowCompleted() }
 
-// signal reaches the open workflow. If none is open it starts one if start is set, and is lost
-// otherwise, as with the client's calls.
+// signal sends a signal to the open workflow. If none is open, the signal starts one if start is
+// set, and is lost otherwise, like the calls of Temporal's client.
 func (s *stage) signal(name string, arg any, start bool) bool {
 	switch {
 	case s.env != nil && !s.env.IsWorkflowCompleted():

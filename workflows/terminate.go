@@ -15,8 +15,8 @@ import (
 // keep a sandbox running.
 const releasesFirst = "releases-first"
 
-// terminate ends the session from whatever state it is in. The sandbox is flushed if that is quick, and
-// terminated. The prompts are cancelled after that, and the session is terminated last.
+// terminate ends the session from any state. It flushes the sandbox if that is quick, terminates
+// the sandbox, then cancels the prompts, and finally moves the session to terminated.
 func (l *life) terminate(ctx workflow.Context) error {
 	if !l.releasesFirst(ctx) {
 		if err := l.cancelPrompts(ctx); err != nil {
@@ -54,8 +54,8 @@ func (l *life) cancelPrompts(ctx workflow.Context) error {
 }
 
 // cancelRun gives a run that a stop interrupts its outcome, so that the interrupted turn cannot
-// give it another. It is tried once, within the workflow task: the stop does not wait for the
-// database, and a run that stays open is cancelled after the sandbox has ended.
+// give it another. It is tried once, within the workflow task, so the stop does not wait for the
+// database. A run that stays open is cancelled after the sandbox has ended.
 func (l *life) cancelRun(ctx workflow.Context, run session.Processing) {
 	o := inTaskOptions
 	o.Summary = "cancel the run"
@@ -71,8 +71,8 @@ func (l *life) cancelRun(ctx workflow.Context, run session.Processing) {
 	}
 }
 
-// finishTermination moves the session to terminated. Newer prompts are cancelled before, so that no
-// event follows the last status; complete cancels even later ones.
+// finishTermination moves the session to terminated. Newer prompts are cancelled first, so that no
+// event follows the last status; complete cancels prompts that arrive even later.
 func (l *life) finishTermination(ctx workflow.Context, event session.Event, reason string) error {
 	if err := l.cancelPrompts(ctx); err != nil {
 		return err

@@ -22,7 +22,7 @@ var (
 
 // transit takes one step of the table: it records the step in Postgres, then moves, then updates
 // the search attributes and the current details. The error is Fenced if the session has another
-// state: a step of an earlier run was committed after this run had read the row.
+// state because a step of an earlier run was committed after this run had read the row.
 func (l *life) transit(ctx workflow.Context, event session.Event, reason string, receipt *receipt.Receipt) error {
 	to, err := session.Next(l.state, event)
 	if err != nil {

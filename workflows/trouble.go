@@ -28,7 +28,7 @@ const (
 	// doubles up to maxRetry.
 	firstRetry = 30 * time.Second
 	maxRetry   = 10 * time.Minute
-	// unusableReason begins the reason of a session whose generations were all spent.
+	// unusableReason is the prefix of the reason of a session whose generations were all unusable.
 	unusableReason = "no sandbox came to use: "
 	// reasonInError is the reason for the termination of such a sandbox.
 	reasonInError = "in error"
@@ -60,7 +60,7 @@ type trouble struct {
 	since      time.Time // zero until its first step
 	looked     bool      // the row was checked for a sandbox
 	tries      int       // how often it has left error by itself since it was last running
-	generation int64     // of the sandbox that it still has
+	generation int64     // generation of the sandbox that the session still has
 	sandboxID  string
 }
 
@@ -76,7 +76,7 @@ func (t trouble) lost(s contract.SandboxSignal) bool {
 }
 
 // stepInError takes one step of a session in error that was not recovered: it saves and releases a
-// sandbox that died or was kept long enough, retries if the cause may be transient, or waits.
+// sandbox that has ended or was kept long enough, retries if the cause may be transient, or waits.
 func (l *life) stepInError(ctx workflow.Context) error {
 	now := workflow.Now(ctx)
 	if l.trouble.since.IsZero() {
@@ -118,7 +118,7 @@ func (l *life) dropFiles(ctx workflow.Context) error {
 	if l.sandboxID != "" && !l.trouble.lost(l.lost) {
 		l.flush(ctx)
 	}
-	// So that the restore does not reuse it, or one from a create whose response was lost.
+	// Otherwise the restore could reuse this sandbox, or one from a create whose response was lost.
 	if err := l.release(ctx, session.ReasonDropped); err != nil || l.wants.Stop {
 		return err
 	}
@@ -146,8 +146,8 @@ func (l *life) findSandbox(ctx workflow.Context) error {
 }
 
 // salvage saves the work of a session in error that no bundle covers, and ends the sandbox. A
-// sandbox that cannot be saved is kept for the same time again, unless it has ended and its remains
-// are refused; a restore retries the rescue.
+// sandbox that cannot be saved is kept for another period of the same length, unless it has ended
+// and saving its remains is refused; a restore retries the rescue.
 func (l *life) salvage(ctx workflow.Context, lost bool) error {
 	request := activities.SaveRequest{
 		SessionID: l.id, Generation: l.trouble.generation, SandboxID: l.trouble.sandboxID, Unsaved: true,

@@ -14,7 +14,7 @@ const rereadsFencedRuns = "rereads-fenced-runs"
 // requeued in one record, and the prompt of a run with a pending abort is not requeued.
 const requeuesWithSettle = "requeues-with-settle"
 
-// runTurn executes a run to its end, even if another workflow run began it.
+// runTurn executes a run to its end, even if another workflow run started it.
 func (l *life) runTurn(ctx workflow.Context, run session.Processing) error {
 	l.turn, l.looks, l.newest = &run, 0, ""
 	var result activities.TurnResult
@@ -47,7 +47,7 @@ func (l *life) runTurn(ctx workflow.Context, run session.Processing) error {
 		l.losses.endedTurn()
 		return nil
 	case l.wants.Stop:
-		return nil // terminate settles it
+		return nil // terminate settles the run
 	}
 	switch activities.TypeOf(err) {
 	case activities.PromptNotDelivered:
@@ -68,7 +68,7 @@ func (l *life) runTurn(ctx workflow.Context, run session.Processing) error {
 		if workflow.GetVersion(ctx, rereadsFencedRuns, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 			return nil
 		}
-		return err // the row says whether the run has ended; if not, it is dispatched again
+		return err // the row has the state of the run; if the run has not ended, it is dispatched again
 	case activities.Refused:
 		_, err := l.settle(ctx, run, session.OutcomeFailed, activities.ReasonOf(err), false)
 		return err
@@ -76,7 +76,7 @@ func (l *life) runTurn(ctx workflow.Context, run session.Processing) error {
 	return l.settleUnknown(ctx, run, activities.ReasonOf(err))
 }
 
-// giveBack returns the prompt of a run that never reached the agent to its place in the queue.
+// giveBack requeues the prompt of a run that never reached the agent, at its original position.
 func (l *life) giveBack(ctx workflow.Context, run session.Processing, reason string) error {
 	ref := activities.SettleRequest{RunID: run.RunID, Reason: reason}
 	if err := l.record(ctx, "return the prompt to the queue", control.ReturnRun, ref, nil); err != nil {
@@ -86,9 +86,10 @@ func (l *life) giveBack(ctx workflow.Context, run session.Processing, reason str
 	return nil
 }
 
-// settleUnknown gives a run whose outcome was lost the outcome unknown, and applies the policy to
-// its prompt: hold leaves it to a person, fail ends it as failed, retry returns it to its place. A
-// run without any attempt is not a loss: its prompt is requeued whatever the policy.
+// settleUnknown ends a run whose outcome was lost as unknown, and applies the policy to its prompt:
+// hold leaves the prompt for a person to decide, fail ends it as failed, retry requeues it at its
+// original position. A run without any attempt is not a loss: its prompt is requeued regardless of
+// the policy.
 func (l *life) settleUnknown(ctx workflow.Context, run session.Processing, reason string) error {
 	outcome := session.OutcomeUnknown
 	if run.OnUnknown == session.Fail {
@@ -110,7 +111,7 @@ func (l *life) settleUnknown(ctx workflow.Context, run session.Processing, reaso
 		return err
 	}
 	if settled.Outcome != session.OutcomeUnknown && settled.Outcome != "" {
-		return nil // it had ended by itself
+		return nil // the run had ended by itself
 	}
 	ref := activities.PromptRef{SessionID: l.id, PromptID: run.PromptID}
 	if err := l.record(ctx, "queue the prompt again", control.RequeuePrompt, ref, nil); err != nil {

@@ -15,7 +15,7 @@ import (
 
 const deploymentName = "overwinter-versions"
 
-// workBuild runs a worker of a build.
+// workBuild runs a worker of the given build.
 func (r *recorder) workBuild(build string) (stop func()) {
 	return r.workAs(worker.DeploymentOptions{
 		UseVersioning: true, Version: worker.WorkerDeploymentVersion{DeploymentName: deploymentName, BuildID: build},
@@ -53,9 +53,9 @@ func (r *recorder) signalPrompt(id string, takes time.Duration) {
 	require.NoError(r.t, err)
 }
 
-// TestSessionCrossesToNextBuildAtItsWake: two builds of the worker run at once. An awake
-// session stays on the build that it was started on, completes its workflow when it hibernates, and
-// wakes on the current build; so does one that only moves to another sandbox.
+// TestSessionCrossesToNextBuildAtItsWake runs two builds of the worker at once. An awake session
+// stays on the build on which it was started, completes its workflow when it hibernates, and wakes
+// on the current build. The same applies to a session that only moves to another sandbox.
 func TestSessionCrossesToNextBuildAtItsWake(t *testing.T) {
 	t.Parallel()
 	r := setupEngine(t, "versions")
@@ -75,7 +75,7 @@ func TestSessionCrossesToNextBuildAtItsWake(t *testing.T) {
 	r.command(session.CommandHibernate)
 	r.reach(session.Hibernated)
 	r.completes()
-	stopFirst() // with the session asleep
+	stopFirst() // the session is hibernated
 	r.signalPrompt("p3", 20*time.Millisecond)
 	r.awaitEnd("p3")
 	require.Equal(t, "v2", r.build(), "the next wake is on the current build")

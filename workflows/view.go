@@ -26,8 +26,8 @@ func (l *life) view() (contract.StateView, error) {
 	return v, nil
 }
 
-// showDoing describes the session's activity in the current details, which Temporal's UI shows.
-// They add no events to the history.
+// showDoing describes the session's activity in the current details of the workflow, which
+// Temporal's UI shows. Current details add no events to the history.
 func (l *life) showDoing(ctx workflow.Context, doing string) {
 	l.doing = doing
 	if l.delay.code != "" {
@@ -75,9 +75,9 @@ func (l *life) explains(ctx workflow.Context) bool {
 }
 
 // note writes the memo, which can be read when no worker answers and after the workflow is closed:
-// the session, its address, and the next step for a person. Each change is an event of the history;
-// there are few. It has the title only if a person has set it, so that no text of a prompt enters
-// Temporal.
+// the session, its address, and the next step for a person. Each change is an event in the history;
+// changes are rare. The memo has the title only if a person has set it, so that no text of a prompt
+// enters Temporal.
 func (l *life) note(ctx workflow.Context) error {
 	if !l.explains(ctx) {
 		return nil
@@ -95,9 +95,9 @@ func (l *life) note(ctx workflow.Context) error {
 		if known, ok := l.memo[name]; ok && value == known {
 			continue
 		}
-		changed[name] = value // including fields from an earlier run, whose memo this run inherits
+		changed[name] = value // this run inherits the memo of the earlier run
 		if value == "" {
-			changed[name] = nil // deletes it
+			changed[name] = nil // nil deletes the field
 		}
 	}
 	if len(changed) == 0 {
@@ -110,7 +110,7 @@ func (l *life) note(ctx workflow.Context) error {
 	return nil
 }
 
-// nextStep describes for people how to continue a session that does not continue by itself.
+// nextStep tells people how to continue a session that does not continue by itself.
 func (l *life) nextStep() string {
 	switch l.state {
 	case session.Error:
@@ -125,8 +125,8 @@ func (l *life) nextStep() string {
 	}
 }
 
-// why describes what a timer waits for. Of several reasons for the same time it names the most
-// important.
+// why describes the reason for a timer. If several reasons have the same time, it returns the most
+// important one.
 func (l *life) why(doing string, until time.Time) string {
 	switch {
 	case l.turn != nil && until.Equal(l.interruptAt()):
@@ -152,7 +152,7 @@ func (l *life) why(doing string, until time.Time) string {
 	}
 }
 
-// endedTurn is a turn in the current details.
+// endedTurn describes an ended turn in the current details.
 type endedTurn struct {
 	Ordinal int64
 	Outcome session.Outcome

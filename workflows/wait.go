@@ -9,8 +9,8 @@ import (
 )
 
 // wait blocks until one of futures is ready, a signal arrives, or the time until is reached; a zero
-// until is never reached. All waits of the main routine use it, so stop and abort are received at
-// any moment.
+// until is never reached. All waits of the main routine use wait, so stop and abort are received at
+// any time.
 func (l *life) wait(ctx workflow.Context, doing string, until time.Time, futures ...workflow.Future) {
 	l.showDoing(ctx, doing)
 	sel := workflow.NewSelector(ctx)
@@ -47,7 +47,7 @@ func (l *life) do(ctx workflow.Context, doing string, o workflow.ActivityOptions
 }
 
 // answered handles the error of an activity. If another run of the workflow has opened the session,
-// the row is read again before the next step, whatever the caller does with the error.
+// the row is read again before the next step, regardless of how the caller handles the error.
 func (l *life) answered(err error) error {
 	if activities.TypeOf(err) == activities.StaleWorkflow {
 		l.superseded = true
@@ -56,9 +56,9 @@ func (l *life) answered(err error) error {
 }
 
 // record writes to Postgres. It first runs as a local activity, which saves a round trip through
-// Temporal, and falls back to an activity that is retried without end, unless the store has given
-// a final answer. If the workflow task is lost after the write, the next task repeats it, possibly
-// with different arguments; BeginRun then reports the existing owner.
+// Temporal. If that fails without a final answer of the store, it falls back to an activity that is
+// retried without limit. If the workflow task is lost after the write, the next task repeats it,
+// possibly with different arguments; BeginRun then reports the existing owner.
 func (l *life) record(ctx workflow.Context, doing string, activity, in, out any) error {
 	if workflow.GetVersion(ctx, recordsInTask, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 		return l.do(ctx, doing, recordOptions, activity, in, out)
@@ -75,8 +75,8 @@ func (l *life) record(ctx workflow.Context, doing string, activity, in, out any)
 	return l.do(ctx, doing, recordOptions, activity, in, out)
 }
 
-// doUnlessStopped is do for work that a stop makes pointless: it is cancelled as soon as a stop is
-// requested.
+// doUnlessStopped is do for work that a stop makes pointless. The activity is cancelled as soon as
+// a stop is requested.
 func (l *life) doUnlessStopped(ctx workflow.Context, doing string, o workflow.ActivityOptions, activity, in, out any) error {
 	ctx, cancel := workflow.WithCancel(ctx)
 	defer cancel()
@@ -95,8 +95,8 @@ func (l *life) begin(ctx workflow.Context, doing string, o workflow.ActivityOpti
 	return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, o), activity, in)
 }
 
-// pendingTimer holds the only pending timer of a session. If the deadline moves later, the timer is
-// not moved: it fires, and the waiting code checks again. Only an earlier deadline replaces it.
+// pendingTimer holds the only pending timer of a session. If the deadline moves later, the timer
+// stays: it fires, and the waiting code checks again. Only an earlier deadline replaces the timer.
 type pendingTimer struct {
 	future workflow.Future
 	at     time.Time

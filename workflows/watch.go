@@ -12,14 +12,14 @@ import (
 )
 
 // abortGrace is how long an interrupted turn may take to end by itself. The runner kills the
-// agent's processes well before.
+// agent's processes well before that.
 const abortGrace = 30 * time.Second
 
 // believesAttempts is the change since which the workflow trusts a cancelled attempt that reports
 // that it had not delivered the prompt.
 const believesAttempts = "believes-attempts"
 
-// turnWatch drives the workflow while a turn's activity runs.
+// turnWatch controls a turn's activity while it runs.
 type turnWatch struct {
 	*life
 	run       *session.Processing // the newest run that the workflow knows
@@ -30,15 +30,15 @@ type turnWatch struct {
 
 	doing        string
 	answered     urgency
-	interrupting workflow.Future // the abort in progress; nil if none
+	interrupting workflow.Future // the abort in progress; nil for none
 	cancelAt     time.Time       // the time at which an interrupted run is cancelled; zero until it is interrupted
 	stopping     bool
 }
 
-// watch runs the turn's activity and handles, concurrently, an abort, a stop, a forced hibernation
-// and the deadline of the sandbox. It returns an error of the activity unchanged. The activity may
-// attend the session after the run: run is then the newest run that the workflow knows, and
-// reclaimed reports that the workflow has ended the attendance while no run was in progress.
+// watch runs the turn's activity. Concurrently, it handles an abort, a stop, a forced hibernation
+// and the deadline of the sandbox. It returns an error of the activity unchanged. If the activity
+// attends the session after the run, run is the newest run that the workflow knows, and reclaimed
+// reports that the workflow has ended the attendance while no run was in progress.
 func (l *life) watch(ctx workflow.Context, run *session.Processing, result *activities.TurnResult) (reclaimed bool, err error) {
 	turnCtx, cancel := workflow.WithCancel(ctx)
 	defer cancel()
@@ -86,7 +86,7 @@ func (l *life) watch(ctx workflow.Context, run *session.Processing, result *acti
 	return w.result(ctx, result)
 }
 
-// follow determines the activity's current run. It reports whether the workflow has ended the
+// follow determines the activity's current run and reports whether the workflow has ended the
 // attendance.
 func (w *turnWatch) follow(ctx workflow.Context) (reclaimed bool, err error) {
 	if !w.attended {
@@ -100,7 +100,7 @@ func (w *turnWatch) follow(ctx workflow.Context) (reclaimed bool, err error) {
 	return reclaimed, err
 }
 
-// act interrupts or cancels the turn if that is required now. Its error is that of a refused
+// act interrupts or cancels the turn if that is required now. It returns the error of a refused
 // record.
 func (w *turnWatch) act(ctx workflow.Context, now time.Time) error {
 	at := w.interruptAt()
@@ -121,7 +121,7 @@ func (w *turnWatch) act(ctx workflow.Context, now time.Time) error {
 	case !w.cancelAt.IsZero() && !now.Before(w.cancelAt):
 		w.cancel()
 	case w.sandboxLost():
-		// The turn itself decides by checking the sandbox; its cancellation makes it check now.
+		// The turn decides by checking the sandbox. Its cancellation makes it check now.
 		w.cancel()
 	}
 	return nil
@@ -149,8 +149,7 @@ func (w *turnWatch) pause(ctx workflow.Context, now time.Time) {
 	w.wait(ctx, w.doing, until, futures...)
 }
 
-// newestPrompt returns the last prompt that is known to have arrived during the attendance; "" for
-// none.
+// newestPrompt returns the last prompt known to have arrived during the attendance, or "".
 func (l *life) newestPrompt() string {
 	if ids := l.queue.IDs(); len(ids) > 0 {
 		return ids[len(ids)-1]
@@ -163,7 +162,7 @@ func (l *life) newestPrompt() string {
 func (w *turnWatch) result(ctx workflow.Context, result *activities.TurnResult) (reclaimed bool, err error) {
 	err = w.turn.Get(ctx, result)
 	if err != nil && w.attended {
-		// It may concern a run that the workflow does not know.
+		// The result may concern a run that the workflow does not know.
 		over, takeErr := w.reclaim(ctx, w.run)
 		switch {
 		case takeErr != nil:
@@ -178,9 +177,9 @@ func (w *turnWatch) result(ctx workflow.Context, result *activities.TurnResult) 
 	if err == nil || !w.cancelled() {
 		return false, err
 	}
-	// The workflow cancelled it, so its error reveals little: if the worker is lost, the cancelled
-	// activity runs into its heartbeat timeout. If the attempt's state is unknown, the row decides:
-	// the prompt of a run without an attempt returns to the queue.
+	// The workflow cancelled the activity, so its error reveals little: if the worker is lost, the
+	// cancelled activity fails with a heartbeat timeout. If the attempt's state is unknown, the row
+	// decides: the prompt of a run without an attempt returns to the queue.
 	kind := activities.TypeOf(err)
 	undelivered := (kind == activities.NotHandedOver || kind == activities.PromptNotDelivered) &&
 		workflow.GetVersion(ctx, believesAttempts, workflow.DefaultVersion, 1) != workflow.DefaultVersion
@@ -199,12 +198,12 @@ func (w *turnWatch) result(ctx workflow.Context, result *activities.TurnResult) 
 }
 
 // awaitsAbandonedTurns is the change since which the session is read again only after a turn that
-// is abandoned because of a refused record has ended. Before it, another attempt could begin
-// alongside it.
+// was abandoned because of a refused record has ended. Before this change, another attempt could
+// start concurrently with that turn.
 const awaitsAbandonedTurns = "awaits-abandoned-turns"
 
-// abandon ends the attempt at a turn after the store has refused a record; cause is the refusal:
-// the session's row decides what happens to the run.
+// abandon ends the attempt at a turn after the store has refused a record. cause is the refusal.
+// The session's row determines how the run continues.
 func (w *turnWatch) abandon(ctx workflow.Context, cause error) error {
 	if workflow.GetVersion(ctx, awaitsAbandonedTurns, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 		return cause

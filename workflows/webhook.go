@@ -12,7 +12,7 @@ import (
 // DeliverWebhookName is the name of the workflow of a delivery.
 const DeliverWebhookName = "DeliverWebhook"
 
-// webhooks names the activities; they are never called here.
+// webhooks only names the activities; the workflow never calls its methods.
 var webhooks = new(activities.Webhooks)
 
 // attemptOptions retry reads and records. A failure of the receiver is a result and is not retried.
@@ -22,8 +22,8 @@ var attemptOptions = workflow.ActivityOptions{
 	Summary:             "make an attempt",
 }
 
-// DeliverWebhook makes attempts at a delivery to a webhook until it has ended. All its state is in
-// Postgres, so a lost workflow is started again.
+// DeliverWebhook attempts a delivery to a webhook until the delivery has ended. All its state is in
+// Postgres, so a lost workflow can be restarted.
 func DeliverWebhook(ctx workflow.Context, in activities.DeliveryRef) error {
 	ctx = workflow.WithActivityOptions(ctx, attemptOptions)
 	for {

@@ -17,7 +17,7 @@ import (
 )
 
 // world is the environment of a session's workflow: the rows of Postgres, and a provider with
-// sandboxes that start and end. It checks the workflow against the guarantees, and records each
+// sandboxes that start and end. It checks that the workflow keeps the guarantees, and records each
 // violation.
 type world struct {
 	mu    sync.Mutex
@@ -40,18 +40,18 @@ type world struct {
 	runs         map[string]*runRow
 	commands     []session.Command // all of them, in order
 	signalled    bool              // the workflow has not answered a signal
-	oldSignals   bool              // commands are separate signals, as by an api of an earlier version
-	eachSignal   bool              // prompts of attended sessions are signalled at once, as by an api of an earlier version
+	oldSignals   bool              // commands are separate signals, as in an earlier version of the api
+	eachSignal   bool              // prompts of attended sessions are signalled at once, as in an earlier version of the api
 	held         bool              // the queue is held: no prompt starts or wakes the session
 	signals      int               // number of signals for prompts and commands
 	reads        int               // number of reads of pending work
 	// answersLate is the delay between the end of a turn and the arrival of its result at the
 	// workflow.
 	answersLate time.Duration
-	// earlierWorkers: workers do not report pending work with the end of a turn, and do not
-	// terminate saved sandboxes.
+	// earlierWorkers means that workers do not report pending work with the end of a turn, and do
+	// not terminate saved sandboxes.
 	earlierWorkers bool
-	// attends is how long turns attend the session; attendant is the one that may claim prompts.
+	// attends is how long turns attend the session; attendant is the turn that may claim prompts.
 	attends   time.Duration
 	announces bool // deadlines are announced
 	keepsRoom bool // the workflow continues as new while its history has room
@@ -62,8 +62,8 @@ type world struct {
 	sandboxes []*sandboxRow
 	bundles   []bundleRow
 
-	reset      bool          // the workflow may be reset: it then dispatches runs under numbers that it had before
-	inTask     string        // records within the workflow task: done; slow: not tried; lost: done, but the answer is lost
+	reset      bool          // the workflow may be reset, and then dispatches runs under numbers that it has used before
+	inTask     string        // fault of records within the workflow task; slow: not tried; lost: done, but the answer is lost
 	doomed     int           // sandboxes that end soon after they are ready
 	busy       bool          // no worker has room for a turn
 	lifetime   time.Duration // of a sandbox at the provider
@@ -98,12 +98,12 @@ type runRow struct {
 	id, promptID string
 	generation   int64
 	dispatch     int64 // the last allotted dispatch
-	attached     bool  // an attempt has had it
+	attached     bool  // an attempt has attached to the run
 	delivered    bool
 	aborted      bool
 	endsAt       time.Time // the end of the agent's work, once delivered
 	outcome      session.Outcome
-	held         int64 // the dispatch of the attempt that has it
+	held         int64 // the dispatch of the attempt that has the run
 	part         int64
 	parked       bool
 	answered     bool      // the question of its prompt
@@ -151,10 +151,10 @@ func newWorld(say func(format string, args ...any)) *world {
 	}
 }
 
-// A record takes a few milliseconds, so that signals can come in between.
+// A record takes a few milliseconds, so that signals can arrive in between.
 const recordTakes = 5 * time.Millisecond
 
-// How long it takes until a turn notices an abort, its cancellation, and the end of its sandbox.
+// The delays after which a turn notices an abort, its cancellation, and the end of its sandbox.
 const (
 	abortTakes  = 50 * time.Millisecond
 	cancelTakes = 200 * time.Millisecond
@@ -167,8 +167,8 @@ func (w *world) violate(format string, args ...any) {
 	w.say("VIOLATION: %s", v)
 }
 
-// accept inserts the row of a prompt, like the api before its signal. A session that is terminated
-// or in error accepts none.
+// accept inserts the row of a prompt, as the api does before it sends the signal. A session that is
+// terminated or in error accepts no prompts.
 func (w *world) accept(p promptRow) *promptRow {
 	if w.state.Final() || w.state == session.Error {
 		return nil
@@ -294,7 +294,7 @@ func (w *world) alive() (living []*sandboxRow) {
 	return living
 }
 
-// reserve records the intent to create a generation's sandbox, and fences older ones.
+// reserve records the intent to create a generation's sandbox, and fences older sandboxes.
 func (w *world) reserve(generation int64) (*sandboxRow, error) {
 	row := w.sandbox(generation)
 	switch {
@@ -313,7 +313,7 @@ func (w *world) reserve(generation int64) (*sandboxRow, error) {
 	return row, nil
 }
 
-// boot makes a sandbox at the provider and ends those before it.
+// boot creates a sandbox at the provider and ends the earlier ones.
 func (w *world) boot(row *sandboxRow) {
 	for _, s := range w.sandboxes {
 		if s.generation < row.generation {
@@ -362,7 +362,7 @@ func (w *world) head() *bundleRow {
 	return &w.bundles[len(w.bundles)-1]
 }
 
-// alarm calls ring at a time, even if the workflow restarts before.
+// alarm calls ring after d, even if the workflow restarts before.
 func (w *world) alarm(d time.Duration, ring func()) {
 	a := &alarm{at: w.clock.now().Add(d), ring: ring}
 	w.alarms = append(w.alarms, a)
@@ -378,8 +378,8 @@ func (w *world) arm(a *alarm) {
 	}))
 }
 
-// adopt sets the clock of the engine that starts to run the workflow. The results of the previous
-// engine's activities are discarded.
+// adopt sets the clock of a new engine that runs the workflow. It discards the results of the
+// previous engine's activities.
 func (w *world) adopt(c clock) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -398,7 +398,7 @@ func (w *world) locked(f func()) func() {
 	}
 }
 
-// transit records a step like Postgres.
+// transit records a step as Postgres does.
 func (w *world) transit(t session.Transition) error {
 	if t.No == w.transitionNo && t.To == w.state {
 		return nil
@@ -442,9 +442,9 @@ func (w *world) transit(t session.Transition) error {
 	return nil
 }
 
-// inject makes the next calls of an activity fail, one each. Calls that only the engine retries
-// fail fewer times in a row than the environment allows: it stops even endless retries after ten
-// attempts.
+// inject makes the next calls of an activity fail once each. Calls that only the engine retries
+// fail fewer times in a row than the environment allows, because the environment stops even
+// unlimited retries after ten attempts.
 func (w *world) inject(activity string, times int, err error) {
 	switch activity {
 	case "CreateSandbox", "RestoreSandbox", "SaveBundle", "RescueBundle", "DropSandbox":
@@ -478,7 +478,7 @@ func (w *world) calm() {
 	w.free()
 }
 
-// settled checks that prompts only wait in a session that is in error because of a refusal.
+// settled checks that prompts are waiting only if the session is in error because of a refusal.
 func (w *world) settled() {
 	if w.state == session.Error && w.errorCause == session.CauseRefused {
 		return

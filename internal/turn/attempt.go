@@ -21,12 +21,12 @@ import (
 
 // attemptStore records the progress of attempts at runs.
 type attemptStore interface {
-	// RunDoing records what the attempt with the token does with the run's frames.
+	// RunDoing records which of the run's frames the attempt with the token is handling.
 	RunDoing(ctx context.Context, runID, token string, doing run.Doing) error
-	// NetworkRecord adds network events of a run to the session's log.
+	// NetworkRecord appends network events of a run to the session's log.
 	NetworkRecord(ctx context.Context, sessionID, runID string, refusals []session.Refusal) error
-	// TranscriptAppend stores segments. It skips those that are stored already or exceed a limit; a
-	// gap is illegal_state.
+	// TranscriptAppend stores segments. It skips segments that are already stored or exceed a
+	// limit. A gap is refused as illegal_state.
 	TranscriptAppend(ctx context.Context, segments []transcript.Segment) error
 	// TranscriptGap counts a turn that failed because a segment left a gap, and returns the count.
 	TranscriptGap(ctx context.Context, sessionID, runID string) (int, error)
@@ -42,14 +42,14 @@ type attempt struct {
 	*convert
 	remasked time.Time                // when the stored secrets were read last
 	prepared *prepared                // nil before deliver prepares
-	asked    []string                 // names of the secrets that the agent was to be given
-	stored   map[string]secret.Stored // those of them that are stored
+	asked    []string                 // names of the secrets that were requested for the agent
+	stored   map[string]secret.Stored // the requested secrets that are stored
 	sandbox  *sandbox.Sandbox
 	progress Progress
 
 	frame int64          // the newest frame whose events are committed
 	end   *agent.TurnEnd // set once the frame that ended the turn is committed
-	// closed: the journal gets no more frames than lastFrame, because the runner
+	// closed means that the journal has no frames after lastFrame and gets none, because the runner
 	// was interrupted while it had the run.
 	closed    bool
 	lastFrame int64
@@ -57,10 +57,10 @@ type attempt struct {
 	// run has handed the prompt to a runner.
 	mayHaveDelivered bool
 
-	lastActive time.Time           // the last message of the runner, or answer to the agent
-	tried      time.Time           // the last attempt to park the run, which did not succeed
+	lastActive time.Time           // time of the last message from the runner or answer to the agent
+	tried      time.Time           // time of the last unsuccessful attempt to park the run
 	parked     bool                // the run is parked, and this attempt has ended
-	answers    []question.Question // that this part of the run begins with
+	answers    []question.Question // answered questions that this part of the run starts with
 
 	answeredTo int64 // the frame up to which calls are answered
 
@@ -68,14 +68,14 @@ type attempt struct {
 
 	deferred *batch // frames without events, to be committed with the next ones
 
-	flushing bool                 // the turn has ended, and its runner sends the rest of the transcripts
-	last     []transcript.Segment // of that rest, which the end of the run stores
+	flushing bool                 // the turn has ended, and the runner sends the rest of the transcripts
+	last     []transcript.Segment // segments of that rest, which are stored with the end of the run
 
 	suspicion   suspicion
 	permissions permission.Rules
 	waiting     waiting
 	files       runner.FileGatherer
-	// tooLargeLogged: the log says that the workspace has too many files.
+	// tooLargeLogged reports whether it was logged that the workspace has too many files.
 	tooLargeLogged bool
 	spoken         bool // an event of this attempt has been committed
 }
@@ -97,19 +97,18 @@ func (x *Executor) newAttempt(ctx context.Context, in Request, progress Progress
 		permissions: permissionsOf(start),
 		files:       runner.NewFileGatherer(start.Files, in.Generation),
 	}
-	if !a.fresh() { // a fresh attempt emits nothing until deliver has read the secrets
+	if !a.fresh() { // a fresh attempt emits no events until deliver has read the secrets
 		err = a.remask(ctx)
 	}
 	return a, err
 }
 
-// fresh reports whether no attempt before this one can have handed the prompt over.
+// fresh reports whether it is certain that no earlier attempt has delivered the prompt.
 func (a *attempt) fresh() bool {
 	return a.start.Run.Attempt <= 1 && a.start.Run.Part == 0 && len(a.start.Run.Translator) == 0
 }
 
-// run attaches, delivers where that is needed, and follows the frames to the end
-// of the turn.
+// run attaches, delivers the prompt if necessary, and follows the frames to the end of the turn.
 func (a *attempt) run(ctx context.Context) (err error) {
 	if err := a.beginPart(ctx); err != nil {
 		return err
@@ -136,8 +135,8 @@ func (a *attempt) run(ctx context.Context) (err error) {
 		link.close()
 		return err
 	}
-	// A write to a runner that does not read cannot be cancelled by a context. Closing the exec's
-	// link ends it.
+	// A context cannot cancel a write to a runner that does not read. Closing the link ends the
+	// write.
 	unblock := context.AfterFunc(ctx, func() { link.process.Close() })
 	defer unblock()
 	defer func() {
@@ -149,7 +148,7 @@ func (a *attempt) run(ctx context.Context) (err error) {
 		a.Links.keep(ctx, a.in.SandboxID, open, process)
 	}()
 	if a.start.Run.Attempt > 1 {
-		a.watchAnswers() // earlier questions may have been answered since
+		a.watchAnswers() // earlier questions may have been answered in the meantime
 		a.waiting.again = true
 	}
 	defer a.stopWatching()
@@ -186,7 +185,7 @@ func (a *attempt) run(ctx context.Context) (err error) {
 	return traced(ctx, "flush transcripts", func(ctx context.Context) error { return a.flush(ctx, link) })
 }
 
-// errNotFlushed ends the wait for a runner that keeps its link alive without reporting that
+// errNotFlushed ends the wait for a runner that keeps its link alive but does not report that
 // everything is sent.
 var errNotFlushed = errors.New("the runner has not sent the rest of the transcripts in time")
 
@@ -194,8 +193,8 @@ var errNotFlushed = errors.New("the runner has not sent the rest of the transcri
 func (a *attempt) flush(ctx context.Context, link *turnLink) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.FlushTimeout, errNotFlushed)
 	defer cancel()
-	// The last lines of the transcript belong to this turn. The sandbox may be replaced by its
-	// bundle a second from now.
+	// The last lines of the transcript belong to this turn, and the sandbox may be replaced by its
+	// bundle within a second.
 	if err := link.link.SettleAndFlush(flushAtEnd); err != nil {
 		return fmt.Errorf("settle the turn and flush the transcripts: %w", err)
 	}
@@ -212,7 +211,7 @@ func (a *attempt) flush(ctx context.Context, link *turnLink) error {
 }
 
 // open opens the link to the runner. A fresh attempt prepares its prompt concurrently, since both
-// mostly wait for other services.
+// steps mostly wait for other services.
 func (a *attempt) open(ctx context.Context) (*turnLink, error) {
 	var link *turnLink
 	var err error
@@ -226,7 +225,7 @@ func (a *attempt) open(ctx context.Context) (*turnLink, error) {
 	}()
 	opened := false
 	defer func() {
-		<-attached // also where the preparation has panicked
+		<-attached // also after a panic of the preparation
 		if !opened && link != nil {
 			link.close()
 		}
@@ -238,7 +237,7 @@ func (a *attempt) open(ctx context.Context) (*turnLink, error) {
 	if err != nil {
 		return nil, fmt.Errorf("attach to the runner: %w", err)
 	}
-	if a.remasked.IsZero() { // the preparation has failed, and may not be needed
+	if a.remasked.IsZero() { // the preparation failed, but may not be needed
 		if err := a.remask(ctx); err != nil {
 			return nil, err
 		}
@@ -247,7 +246,7 @@ func (a *attempt) open(ctx context.Context) (*turnLink, error) {
 	return link, nil
 }
 
-// prepared is the start of a run, or why it cannot be started.
+// prepared is the start message of a run, or the error that prevents the start.
 type prepared struct {
 	start runner.Start
 	err   error
@@ -284,7 +283,7 @@ func (a *attempt) deliver(ctx context.Context, link *turnLink, watch *refusalWat
 }
 
 // resend repeats the input that an earlier attempt may have sent over a broken link. The frame that
-// asked for it is committed, so no frame will ask for it again.
+// requested the input is committed, so no later frame requests it again.
 func (a *attempt) resend(link *turnLink) error {
 	listener, ok := a.translator.(agent.Listener)
 	if !ok || a.closed {
@@ -300,8 +299,7 @@ func (a *attempt) resend(link *turnLink) error {
 	return nil
 }
 
-// prompt returns the message that starts the run, after it has written the profile into the
-// sandbox.
+// prompt writes the profile into the sandbox and returns the message that starts the run.
 func (a *attempt) prompt(ctx context.Context) (runner.Start, error) {
 	launch, err := a.launch(ctx)
 	if err != nil {
@@ -311,7 +309,7 @@ func (a *attempt) prompt(ctx context.Context) (runner.Start, error) {
 		return runner.Start{}, err
 	}
 	in := a.promptInput()
-	if a.start.Run.Part == 0 { // later parts find them where they were placed
+	if a.start.Run.Part == 0 { // later parts of the run find the attachments in place
 		if err := a.placeAttachments(ctx); err != nil {
 			return runner.Start{}, err
 		}

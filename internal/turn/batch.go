@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// maxBatchBytes and maxBatchEvents bound a commit; more is divided. The events of one frame
-	// stay together.
+	// maxBatchBytes and maxBatchEvents bound a commit; more events are divided among several
+	// commits. The events of one frame stay together.
 	maxBatchBytes  = 1 << 20
 	maxBatchEvents = 1024
-	// maxDelta bounds the text of deltas that are joined to one.
+	// maxDelta bounds the text of a joined delta.
 	maxDelta = 32 << 10
 )
 
@@ -29,18 +29,19 @@ type batch struct {
 	delta joinedDelta
 	// images are stored before the events.
 	images []attachment.Attachment
-	// urgent: a frame of the batch was answered. A commit spares the next attempt from answering it
-	// again.
+	// urgent means that a frame of the batch was answered. Committing it now saves the next attempt
+	// from answering it again.
 	urgent bool
 	began  time.Time
-	// prelude is when the first event came; zero before. awaited: there are events that readers wait for.
+	// prelude is the time of the first event, or zero. awaited means that the batch has events that
+	// readers wait for.
 	prelude time.Time
 	awaited bool
 }
 
-// joinedDelta is the text of the last event of a batch, if that is a delta and another one has
-// followed it. Otherwise it is not decoded: an agent that prints a word now and then makes a delta
-// per commit.
+// joinedDelta is the text of the last event of a batch if that event is a delta and another delta
+// has followed it. Otherwise the event is not decoded, because an agent that prints slowly makes
+// one delta per commit.
 type joinedDelta struct {
 	decoded bool // block and text are those of the last event
 	joined  int  // deltas that were added to text
@@ -53,9 +54,9 @@ func (b *batch) full() bool { return b.bytes >= maxBatchBytes || len(b.add.Event
 // events returns the events of the batch.
 func (b *batch) events() ([]eventlog.Draft, error) { return b.add.Events, b.endDelta() }
 
-// addEvents adds the events of a frame. A delta that follows one of the same block is joined to it, and the event has
-// the frame and the time of the last: they are read together anyway, and an agent that prints as fast as it can makes
-// thousands.
+// addEvents adds the events of a frame. A delta that follows a delta of the same block is joined to
+// it, and the joined event has the frame and the time of the last delta. They are read together
+// anyway, and an agent that prints as fast as it can makes thousands of deltas.
 func (b *batch) addEvents(events []eventlog.Draft) error {
 	for _, e := range events {
 		b.bytes += len(e.Data)
@@ -69,7 +70,7 @@ func (b *batch) addEvents(events []eventlog.Draft) error {
 }
 
 // observe determines whether the events of a frame are only a prelude: the agent's echo of the
-// prompt, the opening of an empty text block, or the usage of the turn.
+// prompt, the start of an empty text block, or the usage of the turn.
 func (b *batch) observe(events []conversation.Event) {
 	for _, e := range events {
 		switch d := e.Data.(type) {
@@ -96,7 +97,7 @@ func (b *batch) addImages(images []attachment.Attachment) {
 	b.images = append(b.images, images...)
 }
 
-// join adds a delta to the last event and reports whether it could.
+// join adds a delta to the last event, if possible, and reports whether it did.
 func (b *batch) join(e eventlog.Draft) (bool, error) {
 	const delta = string(conversation.EventTextDelta)
 	n := len(b.add.Events)
@@ -108,7 +109,7 @@ func (b *batch) join(e eventlog.Draft) (bool, error) {
 	if !d.decoded {
 		var first conversation.TextDelta
 		if json.Unmarshal(last.Data, &first) != nil {
-			return false, nil //nolint:nilerr // it is stored unchanged
+			return false, nil //nolint:nilerr // the event is stored unchanged
 		}
 		*d = joinedDelta{decoded: true, block: first.BlockID, text: append(d.text[:0], first.Delta...)}
 	}

@@ -25,8 +25,8 @@ func deltaDraft(t require.TestingT, where, block, text string, frame int64, n in
 	}
 }
 
-// TestJoinedDeltasKeepText: the fold of the joined events is that of the single ones after every event, and
-// every event has the key and the time of the last that is in it.
+// TestJoinedDeltasKeepText checks after every event that the joined events fold to the same blocks
+// as the single ones, and that a joined event has the key and the time of its last delta.
 func TestJoinedDeltasKeepText(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -82,7 +82,8 @@ func TestJoinedDeltasKeepText(t *testing.T) {
 	})
 }
 
-// TestDeltasCommittedTogetherAreOneEvent guards the events per words, and the work per word, by counting.
+// TestDeltasCommittedTogetherAreOneEvent checks the number of events and the work per word by
+// counting.
 func TestDeltasCommittedTogetherAreOneEvent(t *testing.T) { //nolint:paralleltest // allocations are counted
 	adapter, err := catalog.Agents().Get("demo")
 	require.NoError(t, err)

@@ -15,10 +15,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
-// A stored key is bound to hosts: those that were stored with it or, without any, its provider's
-// hosts and the host of the base URL that is stored for the provider. The profile of a session
-// cannot redirect it to another host. This covers variables and the configuration files of agents;
-// a profile that runs its own programs can do anything with the keys it receives.
+// A stored key is bound to hosts: those that were stored with it or, if there are none, its
+// provider's hosts and the host of the base URL that is stored for the provider. The profile of a
+// session cannot redirect it to another host. This covers variables and the configuration files of
+// agents; a profile that runs its own programs can do anything with the keys it receives.
 
 // boundKey is a stored key that an agent receives.
 type boundKey struct {
@@ -28,7 +28,7 @@ type boundKey struct {
 	stated   []string // hosts that the key was stored with
 }
 
-// hosts are all that the key is bound to.
+// hosts returns all hosts that the key is bound to.
 func (k boundKey) hosts() []string {
 	if len(k.stated) > 0 {
 		return k.stated
@@ -39,7 +39,7 @@ func (k boundKey) hosts() []string {
 // boundError is a key that would be sent to a host that it is not bound to.
 type boundError struct {
 	key  boundKey
-	from string // what names the host
+	from string // the setting that names the host
 	base string
 }
 
@@ -111,7 +111,7 @@ func (a *attempt) boundKeys(ctx context.Context, secrets, env map[string]string)
 	found := map[string]secret.Stored{}
 	maps.Copy(found, a.stored)
 	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(a.asked, name) })
-	if len(names) > 0 { // those that the agent is given were read with their hosts
+	if len(names) > 0 { // the hosts of the keys that the agent receives were read with the keys
 		more, err := a.Secrets.Secrets(ctx, names)
 		if err != nil {
 			return nil, Stored(err)
@@ -121,8 +121,8 @@ func (a *attempt) boundKeys(ctx context.Context, secrets, env map[string]string)
 	for i := range keys {
 		keys[i].stated = found[keys[i].name].Hosts
 	}
-	// Stored base URLs have the same owner as stored keys, including those that this agent does not
-	// receive.
+	// Stored base URLs have the same owner as stored keys. This includes base URLs that this agent
+	// does not receive.
 	for name, s := range found {
 		if provider, ok := secret.ProviderOfURL(name); ok {
 			addOwn(keys, provider, s.Value.Reveal())
@@ -136,7 +136,7 @@ func (a *attempt) boundKeys(ctx context.Context, secrets, env map[string]string)
 	return keys, nil
 }
 
-// addOwn adds the host of a stored base URL to those of its provider's keys.
+// addOwn adds the host of a stored base URL to the hosts of its provider's keys.
 func addOwn(keys []boundKey, provider, base string) {
 	host, err := secret.HostOf(base)
 	if err != nil {
@@ -150,7 +150,8 @@ func addOwn(keys []boundKey, provider, base string) {
 }
 
 // checkVariable checks the host to which a variable directs the keys of its provider. A stored
-// variable has the same owner as the keys, so it is only checked against hosts that were stated.
+// variable has the same owner as the keys, so it is only checked against the hosts that were stored
+// with a key.
 func checkVariable(name, from, value string, keys []boundKey, isStored bool) error {
 	if value == "" {
 		return nil
@@ -183,7 +184,7 @@ func checkURL(from, base string, keys []boundKey, isStored bool, concerns func(b
 	return nil
 }
 
-// storedHost reports whether a base URL has the host of a stored one.
+// storedHost reports whether a base URL has the host of a stored base URL.
 func storedHost(k boundKey, base string) bool {
 	host, err := secret.HostOf(base)
 	return err == nil && slices.Contains(k.own, host) && !slices.Contains(secret.OwnHosts(k.provider), host)
@@ -192,8 +193,8 @@ func storedHost(k boundKey, base string) bool {
 // environmentReference matches a variable in a configuration: {env:NAME}, ${NAME} or $NAME.
 var environmentReference = regexp.MustCompile(`\{env:([A-Za-z_][A-Za-z0-9_]*)\}|\$\{?([A-Za-z_][A-Za-z0-9_]*)`)
 
-// checkConfig checks the base URLs in a configuration. Each receives the keys of its provider, and
-// those named next to it.
+// checkConfig checks the base URLs in a configuration. The server at each URL receives the keys of
+// its provider, and the keys named next to the URL.
 func checkConfig(from, text string, keys []boundKey, isStored bool) error {
 	var document any
 	if json.Unmarshal([]byte(text), &document) != nil {
@@ -236,8 +237,8 @@ func references(text string) []string {
 // "baseURL": "…".
 var textURL = regexp.MustCompile(`(?i)([A-Z0-9_]*BASE_?URL)["']?\s*[:=]\s*["']?([a-z]+://[^\s"',}]+)`)
 
-// checkText checks the base URLs in a text. A URL with a provider's name concerns the keys of that
-// provider, any other URL all keys.
+// checkText checks the base URLs in a text. A URL whose name contains a provider is checked for the
+// keys of that provider, and any other URL for all keys.
 func checkText(from, text string, keys []boundKey, isStored bool) error {
 	for _, m := range textURL.FindAllStringSubmatch(text, -1) {
 		provider, ok := secret.ProviderOfURL(m[1])
@@ -269,8 +270,8 @@ func checkFiles(files []profile.File, keys []boundKey) error {
 	return nil
 }
 
-// checkDefaults refuses a key that is bound to other hosts than its provider's but has no base URL,
-// because it would be sent to the provider.
+// checkDefaults refuses a key that is bound to hosts other than its provider's but has no base URL,
+// because the key would be sent to the provider.
 func checkDefaults(keys []boundKey, secrets, env map[string]string) error {
 	for _, k := range keys {
 		own := secret.OwnHosts(k.provider)

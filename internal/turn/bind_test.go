@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
-// storedSecrets are the stored secrets of a test, and the hosts that they are bound to.
+// storedSecrets has the stored secrets of a test and the hosts that they are bound to.
 type storedSecrets struct {
 	values map[string]string
 	hosts  map[string][]string
@@ -29,7 +29,7 @@ func (s storedSecrets) Secrets(_ context.Context, names []string) (map[string]se
 	return out, nil
 }
 
-// kindOf is the kind of a final error; 0 for others.
+// kindOf returns the kind of a final error, or 0 for other errors.
 func kindOf(err error) Kind {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind
@@ -46,7 +46,7 @@ func TestProfileCannotSendKeyToAnotherHost(t *testing.T) {
 		files  []profile.File
 		stored map[string]string
 		hosts  map[string][]string
-		want   []string // of the error; none if the agent is started
+		want   []string // parts of the error text; none if the agent starts
 	}{
 		"no base URL":                {},
 		"the provider's own host":    {env: map[string]string{"ANTHROPIC_BASE_URL": "https://api.anthropic.com"}},
@@ -115,8 +115,9 @@ func (s countedSecrets) Secrets(ctx context.Context, names []string) (map[string
 	return s.storedSecrets.Secrets(ctx, names)
 }
 
-// TestSecretsOfPromptAreReadOnce with what they are bound to, however many there are. A second read is for base URLs that only
-// the environment names. Each read is a round trip to Postgres with every prompt.
+// TestSecretsOfPromptAreReadOnce checks that the secrets and their hosts take one read, regardless
+// of their number. A second read is only for base URLs that only the environment names. Each read
+// is a round trip to Postgres for every prompt.
 func TestSecretsOfPromptAreReadOnce(t *testing.T) {
 	t.Parallel()
 	reads := 0

@@ -18,9 +18,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// A call of one of overwinter's tools is a frame of the run. Its effect is committed with the
-// frame, and its answer is kept in the state of the turn. So the effect happens once, and a worker
-// that takes over can send the answer again.
+// A call of one of overwinter's tools is a frame of the run. The effect of the call is committed
+// with the frame, and the answer is kept in the state of the turn. The effect therefore happens
+// once, and a worker that takes over can resend the answer.
 
 // answeredCall is a call with its answer.
 type answeredCall struct {
@@ -31,7 +31,7 @@ type answeredCall struct {
 // maxAnswers bounds the answers that are kept. It is also the limit of waiting calls.
 const maxAnswers = runner.MaxCalls
 
-// Why a call is not carried out.
+// The reasons for not executing a call.
 const (
 	tooManyCalls    = "This turn has called overwinter's tools %d times, which is the limit."
 	tooMuchSaid     = "This turn has reached its limit of events. Its further output is not recorded."
@@ -87,7 +87,7 @@ func (c *convert) report(f agent.Frame, effect agenttool.Effect) (translation, e
 	return translation{events: drafts, images: images}, nil
 }
 
-// effectOf decides the effect of a call.
+// effectOf determines the effect of a call.
 func (c *convert) effectOf(data []byte) agenttool.Effect {
 	c.called++
 	switch {
@@ -120,12 +120,12 @@ func (a *attempt) answerCalls(link *turnLink) error {
 	return nil
 }
 
-// answerAgain answers the calls that still wait although their frames are committed, because the
-// previous attempt was lost before it answered.
+// answerAgain answers calls that are still waiting although their frames are committed, because the
+// previous attempt was lost before it answered them.
 func (a *attempt) answerAgain(link *turnLink) error {
 	for _, frame := range link.welcome().Calls {
 		if frame > a.frame {
-			continue // it is carried out when its frame comes
+			continue // the call is executed when its frame arrives
 		}
 		c := answeredCall{Frame: frame, Answer: agenttool.Refuse(callNotAnswered)}
 		if i := slices.IndexFunc(a.calls, func(c answeredCall) bool { return c.Frame == frame }); i >= 0 {
@@ -149,8 +149,8 @@ func (l *turnLink) answer(c answeredCall) error {
 	return nil
 }
 
-// offersTools reports whether the agent is offered the tools of overwinter. The installation and
-// the profile may switch them off, and a server of the profile with their name replaces them.
+// offersTools reports whether the agent is offered the tools of overwinter. The installation or the
+// profile may disable them, and an MCP server of the profile with the same name replaces them.
 func (a *attempt) offersTools() bool {
 	p := a.start.Profile
 	switch {

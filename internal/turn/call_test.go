@@ -24,10 +24,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/turn"
 )
 
-// calls is a frame with a call of a tool.
+// calls returns a frame with a call of a tool.
 func calls(tool, input string) string { return fmt.Sprintf(`CALL{"tool":%q,"input":%s}`, tool, input) }
 
-// answers are what the runner was sent, by frame.
+// answers records the answers that the runner received, by frame.
 type answers struct {
 	mu   sync.Mutex
 	sent map[int64][]string
@@ -50,7 +50,8 @@ func (a *answers) of(frame int64) []string {
 
 const titled = "has this title now"
 
-// TestCallIsExecutedWithItsFrame: its events are in the log, and then the agent has its answer.
+// TestCallIsExecutedWithItsFrame checks that the events of a call are in the log before the agent
+// gets its answer.
 func TestCallIsExecutedWithItsFrame(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{
@@ -74,7 +75,7 @@ func TestCallIsExecutedWithItsFrame(t *testing.T) {
 	}
 }
 
-// losing is a log whose commit of a frame is the last thing that its worker does.
+// losing is a log whose worker is lost when it commits a certain frame.
 type losing struct {
 	turn.Log
 	frame  int64
@@ -93,8 +94,8 @@ func (l losing) Append(ctx context.Context, a eventlog.Append) error {
 	return errors.Join(l.Log.Append(ctx, a), errLost)
 }
 
-// TestCallHappensOnceAcrossLostWorkers: a worker is lost before the frame of a call is committed, or after it and before the
-// answer is sent. The next one answers, and the title is set once.
+// TestCallHappensOnceAcrossLostWorkers loses a worker before the frame of a call is committed, or
+// between the commit and the answer. The next worker answers, and the title is set once.
 func TestCallHappensOnceAcrossLostWorkers(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]bool{"before the commit": true, "before the answer": false} {
@@ -118,7 +119,7 @@ func TestCallHappensOnceAcrossLostWorkers(t *testing.T) {
 	}
 }
 
-// TestCallsOfTurnAreBounded: those beyond are answered, and change nothing.
+// TestCallsOfTurnAreBounded checks that calls beyond the limit are answered and have no effect.
 func TestCallsOfTurnAreBounded(t *testing.T) {
 	t.Parallel()
 	var frames []string
@@ -132,7 +133,8 @@ func TestCallsOfTurnAreBounded(t *testing.T) {
 	require.Contains(t, st.answers.of(agenttool.MaxPerTurn)[0], "which is the limit")
 }
 
-// TestScreenshotIsStoredBeforeItsEvent: like an image in the result of a tool.
+// TestScreenshotIsStoredBeforeItsEvent checks that a screenshot is stored like an image in the
+// result of a tool.
 func TestScreenshotIsStoredBeforeItsEvent(t *testing.T) {
 	t.Parallel()
 	image, secretImage := []byte("\x89PNG\r\n\x1a\nof the page"), []byte("\x89PNG\r\n\x1a\nwith Xylophone7Quartz")
@@ -157,8 +159,8 @@ func TestScreenshotIsStoredBeforeItsEvent(t *testing.T) {
 	require.Contains(t, st.answers.of(1)[0], "is not stored")
 }
 
-// TestMessageCreatesOnePrompt: also if its worker is lost before the frame is committed. Agents may send a few between two prompts
-// of people.
+// TestMessageCreatesOnePrompt checks that a message creates one prompt even if its worker is lost
+// before the frame is committed. Agents may send a few messages between two prompts from people.
 func TestMessageCreatesOnePrompt(t *testing.T) {
 	t.Parallel()
 	frames := []string{calls("session_message", `{"message":"one"}`)}
@@ -183,8 +185,8 @@ func TestMessageCreatesOnePrompt(t *testing.T) {
 	require.Contains(t, st.answers.of(int64(session.MaxAgentPrompts))[0], "which is the limit")
 }
 
-// TestDisabledToolsAreNotOffered: by the installation, by a profile, or by a server of a profile that takes their place. The
-// agent is started without a trace of them.
+// TestDisabledToolsAreNotOffered disables the tools in the installation, in a profile, or by a
+// server of a profile that replaces them. The agent must be started without any trace of them.
 func TestDisabledToolsAreNotOffered(t *testing.T) {
 	t.Parallel()
 	off := false
@@ -221,7 +223,7 @@ func TestDisabledToolsAreNotOffered(t *testing.T) {
 	}
 }
 
-// mailbox takes the messages of agents in the place of its store.
+// mailbox receives the messages of agents instead of the store that it wraps.
 type mailbox struct {
 	turn.Store
 	take func(agentmessage.Message) (session.Prompt, error)
@@ -231,7 +233,8 @@ func (m mailbox) PromptByAgent(_ context.Context, message agentmessage.Message) 
 	return m.take(message)
 }
 
-// TestMessageToAnotherSession: it has the depth of its prompt, and the workflow of the other session is signalled if it has to be.
+// TestMessageToAnotherSession checks that a message has the depth of its prompt, and that the
+// workflow of the other session is signalled if necessary.
 func TestMessageToAnotherSession(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{frames: []string{
@@ -256,8 +259,8 @@ func TestMessageToAnotherSession(t *testing.T) {
 	require.Contains(t, st.answers.of(0)[0], "queue of the other session")
 }
 
-// TestUntakenMessage: the agent is answered with the reason. A store that is away is none: the attempt fails, and the next
-// one sends the message.
+// TestUntakenMessage checks that the agent gets the reason why its message was refused. If the
+// store is unavailable, the attempt fails instead, and the next one sends the message.
 func TestUntakenMessage(t *testing.T) {
 	t.Parallel()
 	codes := []failure.Code{failure.Forbidden, failure.NoSession, failure.Terminated, failure.InError, failure.QueueFull, failure.LimitReached}

@@ -15,7 +15,7 @@ import (
 
 // turnState is the state of a run that passes from worker to worker: the translator's state and the
 // end of the turn, once a frame has contained it. If a worker is lost between that frame and the
-// run's outcome, the next one must not wait for the end again.
+// run's outcome, the next worker must not wait for the end again.
 type turnState struct {
 	Translator []byte         `json:"translator"`
 	End        *agent.TurnEnd `json:"end,omitempty"`
@@ -26,15 +26,16 @@ type turnState struct {
 	Held []heldText `json:"held,omitempty"`
 	// Part is the part of the run that the translator reads.
 	Part int64 `json:"part,omitempty"`
-	// Given are the questions that were answered before this part and that the agent has asked
+	// Given lists the questions that were answered before this part and that the agent has asked
 	// again.
 	Given []string `json:"given,omitempty"`
-	// Called is how many calls of overwinter's tools the turn has made, and Calls are the answers to the newest ones.
+	// Called is the number of calls of overwinter's tools in the turn, and Calls has the answers to
+	// the newest ones.
 	Called int            `json:"called,omitempty"`
 	Calls  []answeredCall `json:"calls,omitempty"`
 }
 
-// convert makes events of an agent's frames: it translates, masks and limits.
+// convert converts an agent's frames to events: it translates, masks and limits.
 type convert struct {
 	translator agent.Translator
 	limits     *conversation.Limiter
@@ -42,8 +43,8 @@ type convert struct {
 	runID      string
 	part       int64 // see turnState
 	given      []string
-	// explain returns the reason of a turn whose key was refused by the model's server. If nil, the
-	// agent's reason is used.
+	// explain returns the reason for the failure of a turn whose key was refused by the model's
+	// server. If nil, the agent's reason is used.
 	explain func(agent.TurnEnd) string
 	// view describes calls of tools in their blocks. If nil, blocks have no description.
 	view    func(name string, input json.RawMessage) conversation.Tool
@@ -55,9 +56,9 @@ type convert struct {
 // maxState bounds the state of a turn.
 const maxState = 8 << 20
 
-// encodeState encodes the state of a turn after a frame, whose events it returns. If the state
-// would be too large, it closes every open block, because those make up most of a translator's
-// state. If the state is still too large, it is refused.
+// encodeState encodes the state of a turn after a frame and returns the frame's events. If the
+// state would be too large, it closes every open block, because open blocks make up most of a
+// translator's state. If the state is still too large, encodeState returns an error.
 func (c *convert) encodeState(end *agent.TurnEnd, events []eventlog.Draft, frame int64, at time.Time) ([]byte, []eventlog.Draft, error) {
 	state, err := c.encode(end)
 	if err == nil && len(state) > maxState {
@@ -117,8 +118,9 @@ type translation struct {
 	images []attachment.Attachment
 }
 
-// translate translates a frame. If the agent has too many open blocks afterwards, all are closed,
-// because the state of the turn grows with each and is written with every commit.
+// translate translates a frame. If the agent has too many open blocks afterwards, translate closes
+// all of them, because the state of the turn grows with each open block and is written with every
+// commit.
 func (c *convert) translate(f agent.Frame) (translation, error) {
 	translated, err := c.translator.Translate(f)
 	if err != nil {
@@ -152,7 +154,7 @@ func (c *convert) drafts(events []conversation.Event, frame int64) ([]eventlog.D
 				e = conversation.InRun(e, session.RunOf(c.runID))
 			}
 			if c.view != nil {
-				e = conversation.WithTool(e, c.view) // of what is masked, so that it is too
+				e = conversation.WithTool(e, c.view) // derived from the masked event, so that the description is masked too
 			}
 			encoded, err := c.limits.Encode(e)
 			if err != nil {

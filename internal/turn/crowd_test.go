@@ -18,8 +18,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/question"
 )
 
-// openCalls are, by agent, lines that each begin a call which never ends. %d is the number of the call, %s
-// what it is called with.
+// openCalls has, for each agent, a line that starts a call which never ends. %d is the number of
+// the call, %s its input.
 var openCalls = map[string]string{
 	"demo":       `{"type":"tool_use","uuid":"call%05d","name":"run","input":{"x":"%s"}}`,
 	"claude-sdk": `{"type":"assistant","uuid":"line%[1]d","session_id":"s","message":{"id":"msg%[1]d","role":"assistant","content":[{"type":"tool_use","id":"call%05[1]d","name":"Bash","input":{"x":"%[2]s"}}]}}`,
@@ -29,14 +29,15 @@ var openCalls = map[string]string{
 	"acp":        `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call","toolCallId":"call%05d","title":"run","status":"in_progress","rawInput":{"x":"%s"}}}}`,
 }
 
-// beginnings are the lines that precede them.
+// beginnings has, for each agent, the lines that precede those calls.
 var beginnings = map[string][]string{
 	"codex":    {`{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}`},
 	"opencode": {`{"id":"e","type":"message.updated","properties":{"info":{"id":"m","sessionID":"s","role":"assistant","time":{"created":1}}}}`},
 }
 
-// TestUnendedCallsAreClosed has every agent begin calls without end. The state of the turn stays
-// small, and in the end every block is closed, also those beyond the bytes that a turn may have.
+// TestUnendedCallsAreClosed has every agent start calls that never end. The state of the turn must
+// stay small, and at the end every block must be closed, including blocks beyond the byte limit of
+// a turn.
 func TestUnendedCallsAreClosed(t *testing.T) {
 	t.Parallel()
 	for _, d := range catalog.Agents().Describe() {
@@ -105,7 +106,7 @@ func TestUnendedCallsAreClosed(t *testing.T) {
 	}
 }
 
-// TestOversizedStateIsRefused has a translator that keeps more than a state may have.
+// TestOversizedStateIsRefused uses a translator whose state exceeds the limit.
 func TestOversizedStateIsRefused(t *testing.T) {
 	t.Parallel()
 	large := largeState(bytes.Repeat([]byte("x"), maxState))
@@ -122,8 +123,8 @@ func (s largeState) State() ([]byte, error) { return s, nil }
 
 func (largeState) Cut(time.Time) []conversation.Event { return nil }
 
-// TestQuestionsAreBounded: a question that is too large, or one too many, is rejected
-// without asking anyone, and its content is not kept.
+// TestQuestionsAreBounded checks that a question that is too large or exceeds the maximum number is
+// rejected without asking a person, and that its content is not kept.
 func TestQuestionsAreBounded(t *testing.T) {
 	t.Parallel()
 	adapter, err := catalog.Agents().Get("claude-sdk")

@@ -18,13 +18,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestFramesWithoutEventsAreCommittedWithNext: they cost no commit, and delay nothing that a
-// reader or the next run needs.
+// TestFramesWithoutEventsAreCommittedWithNext checks that such frames cause no commit, and delay
+// nothing that a reader or the next run needs.
 func TestFramesWithoutEventsAreCommittedWithNext(t *testing.T) {
 	t.Parallel()
 	silent, word, end, repeat, opens := "", "word", "end", "prompt", "opens"
 	for name, c := range map[string]struct {
-		first  bool // of the session
+		first  bool // the first frame of the session
 		closed bool // the runner has no more frames
 		lines  []string
 		want   []int64 // the newest frame after each line
@@ -55,7 +55,8 @@ func TestFramesWithoutEventsAreCommittedWithNext(t *testing.T) {
 	}
 }
 
-// TestFramesWithoutEventsWaitForSecond at most, whether or not frames follow.
+// TestFramesWithoutEventsWaitForSecond checks that such frames wait for at most a second, whether
+// or not other frames follow.
 func TestFramesWithoutEventsWaitForSecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -72,8 +73,8 @@ func TestFramesWithoutEventsWaitForSecond(t *testing.T) {
 	})
 }
 
-// TestPreludeWaitsForMilliseconds: it is committed together with the events that follow, or by
-// itself if there are none.
+// TestPreludeWaitsForMilliseconds checks that a prelude is committed together with the events that
+// follow, or alone if none follow.
 func TestPreludeWaitsForMilliseconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -108,7 +109,7 @@ func (noProgress) Made()           {}
 func (noProgress) Waiting()        {}
 func (noProgress) IsWaiting() bool { return false }
 
-// recordedLog keeps what is appended.
+// recordedLog records the appends.
 type recordedLog struct {
 	appends []eventlog.Append
 	last    int64
@@ -119,7 +120,8 @@ func (l *recordedLog) Append(_ context.Context, a eventlog.Append) error {
 	return nil
 }
 
-// counting has an event for each line that is a word, and ends the turn with "end". Its state is the last frame.
+// counting makes an event of each line that is a word, and ends the turn at "end". Its state is the
+// last frame.
 type counting struct{ frame int64 }
 
 func (c *counting) Translate(f agent.Frame) (translation agent.Translation, err error) {

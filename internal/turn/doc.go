@@ -1,34 +1,37 @@
-// Package turn executes one turn: an attempt at a run attaches to the runner in the sandbox, delivers the prompt unless the runner
-// has it, and turns what the agent prints into events, until the frame that ends the turn is committed. It knows no workflow: a
-// caller takes the run for the attempt (RunAttach), runs it, and gives the run its outcome (RunEnd).
+// Package turn executes one turn: an attempt at a run attaches to the runner in the sandbox,
+// delivers the prompt unless the runner has it, and translates the agent's output to events until
+// the frame that ends the turn is committed. The package does not depend on workflows: a caller
+// claims the run for the attempt (RunAttach), runs the attempt, and records the outcome of the run
+// (RunEnd).
 //
 //	exec attach ─▶ welcome ─▶ start ─▶ frames ─▶ translate, mask, limit ─▶ append ─▶ … ─▶ append with end ─▶ flush
 //	(displaces)               (unless the runner has it)      (with the translator's state)
 //
 //	images     images in results, stored before the events that name them
 //	attempt    one attempt: attach, deliver, follow, flush          question   what the agent asks, and the answers
-//	link       what was read ahead of an open link, with bounds     files      changes of the workspace
+//	link       bounded read-ahead of an open link                   files      changes of the workspace
 //	links      links kept open between turns                        launch     how the agent is started; bind: where its keys go
-//	pace       how far the agent may be ahead
+//	pace       the window of frames that an agent may print ahead
 //	convert    events of frames: translator, mask, limiter          suspicion  frames that may have ended a worker
 //	batch      frames that are committed together                   settle     the end of a run that no worker can end
 //	segments   transcripts, and the end of them
 //
 // The exec of a link is kept for a minute after its turn (Links): the next turn on this worker
-// reuses it with a new hello. Between the two it does not occupy the runner.
+// reuses it with a new hello. Between the two turns it does not occupy the runner.
 //
 // # Invariants
 //
-//   - Events of frames, and the translator's state after the last of them, are committed together. The end of
-//     a turn is known only once it is committed.
+//   - Events of frames, and the translator's state after the last of them, are committed together.
+//     The end of a turn counts only once it is committed.
 //   - Frames are committed in order, each once: the next attempt asks for those after the newest one.
 //   - The transcripts of a turn are stored no later than its outcome: the caller stores the last segments in the transaction
 //     that ends the run (Result.Segments).
 //   - A prompt is delivered at most once: the runner's journal records the run.
 //   - Everything is written with the attempt's token. Nothing is written once a newer attempt has taken it.
 //   - An answer to a question is stored before it is sent to the agent.
-//   - A run that only waits for people is parked: the attempt ends, and the run continues in another sandbox, as its next
-//     part, with a message that has the answers. The blocks that the previous part left open are closed first.
+//   - A run that only waits for people is parked: the attempt ends, and the run continues in
+//     another sandbox, as its next part, with a message that contains the answers. The blocks that
+//     the previous part left open are closed first.
 //   - Frames in memory are bounded for each turn and for all turns of a worker; the others wait in the runner's
 //     journal, and output beyond the turn's window in the agent's pipe.
 //   - The text of events is masked before it is limited, and a suffix that may begin a secret's value is held back.
@@ -36,10 +39,10 @@
 // # When things fail
 //
 //	what fails                              what the caller gets                        what it does
-//	the link, the provider, Postgres        an error that may pass                      another attempt, which continues
+//	the link, the provider, Postgres        a transient error                           another attempt, which resumes
 //	a newer attempt has the run             TakenOver                                   reads the run
 //	the runner was interrupted with the run Error, DeliveryUnknown                      the prompt is unknown
-//	a frame out of order, too large a state Error, Refused                              the turn fails with the reason
+//	a frame out of order, oversized state   Error, Refused                              the turn fails with the reason
 //	the transcripts are not flushed in time an error with an end                        the end counts
 //	the caller's context ends               its cause, and MayHaveDelivered
 package turn

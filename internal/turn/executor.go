@@ -17,7 +17,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// Config is the configuration of an executor. Every field is required unless it says otherwise.
+// Config is the configuration of an executor. Every field is required unless its comment says
+// otherwise.
 type Config struct {
 	Store   Store
 	Log     Log
@@ -27,7 +28,8 @@ type Config struct {
 	Masks   Masks
 	// Token returns the token of the links to the runner of a generation.
 	Token func(ctx context.Context, sessionID string, generation int64) (string, error)
-	// Changes wakes turns whose agent waits for an answer. Default: they look every few seconds.
+	// Changes wakes turns whose agent waits for an answer. Default: turns check for answers every
+	// few seconds.
 	Changes Changes
 	// Links keeps links open between turns. Default: none is kept.
 	Links *Links
@@ -39,12 +41,13 @@ type Config struct {
 	// ReadAhead bounds the bytes of agents' output that wait in memory for commits, over all turns
 	// and in addition to a small share of each. Default 256 MiB.
 	ReadAhead int64
-	// NoTools: agents are not offered the tools of overwinter.
+	// NoTools disables the tools of overwinter for agents.
 	NoTools bool
-	// Prompted notifies the workflow of another session of a prompt that an agent has sent to it.
-	// Default: the relay does so, seconds later.
+	// Prompted notifies the workflow of another session of a prompt that an agent has sent to that
+	// session. Default: the relay notifies it a few seconds later.
 	Prompted func(ctx context.Context, p session.Prompt)
-	// Retried is called with the agent for each request to a model that was sent again. Default: nothing is called.
+	// Retried is called with the name of the agent for each retried request to a model. Default:
+	// nothing is called.
 	Retried func(agent string)
 	Logger  *slog.Logger
 }
@@ -88,9 +91,9 @@ type Changes interface {
 
 // Progress is notified of the steps of an attempt, by one goroutine.
 type Progress interface {
-	// Made: a step is done.
+	// Made reports that a step is done.
 	Made()
-	// Waiting: until the next step the attempt waits for the agent, without a limit.
+	// Waiting reports that the attempt waits for the agent until the next step, without a limit.
 	Waiting()
 	// IsWaiting reports whether Waiting was called after the last Made.
 	IsWaiting() bool
@@ -114,7 +117,7 @@ func New(c Config) *Executor {
 	return &Executor{Config: c, readAhead: semaphore.NewWeighted(max(c.ReadAhead, 2*runner.MaxLinkMessage))}
 }
 
-// Request names a run, the sandbox that it works in and the attempt that has it.
+// Request names a run, its sandbox and the attempt that executes it.
 type Request struct {
 	SessionID  string
 	RunID      string
@@ -131,12 +134,14 @@ type Request struct {
 type Result struct {
 	// End is the end of the turn, committed; nil if it has none yet.
 	End *agent.TurnEnd
-	// MayHaveDelivered is false only if it is certain that no attempt at the run has handed the prompt to a runner.
+	// MayHaveDelivered is false only if it is certain that no attempt at the run has delivered the
+	// prompt to a runner.
 	MayHaveDelivered bool
-	// Parked: the run is parked, and this attempt has ended.
+	// Parked reports that the run is parked and this attempt has ended.
 	Parked bool
-	// Segments are the end of the turn's transcripts, which are not stored: the caller stores them
-	// with the outcome of the run, or with StoreSegments. There are none if there is an error.
+	// Segments are the end of the turn's transcripts. They are not stored yet: the caller stores
+	// them with the outcome of the run, or with StoreSegments. Segments is empty if there is an
+	// error.
 	Segments []transcript.Segment
 }
 
@@ -155,7 +160,7 @@ func (x *Executor) Run(ctx context.Context, in Request, progress Progress) (*Res
 	return &Result{End: a.end, MayHaveDelivered: a.mayHaveDelivered, Parked: a.parked, Segments: a.last}, err
 }
 
-// pauseFor waits; the error is that of the context.
+// pauseFor waits for d, or returns the error of the context.
 func pauseFor(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

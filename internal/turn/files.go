@@ -30,7 +30,7 @@ func (a *attempt) listFiles(ctx context.Context, link *runner.Link) error {
 }
 
 // commitFiles stores the changes of the workspace in the messages. A new lineage starts with the
-// next batch that has it.
+// next batch that contains it.
 func (a *attempt) commitFiles(ctx context.Context, messages []runner.Message) error {
 	for _, m := range messages {
 		a.files.Gather(m)
@@ -51,8 +51,8 @@ func (a *attempt) commitFiles(ctx context.Context, messages []runner.Message) er
 	return nil
 }
 
-// countFiles counts the file events of earlier attempts at the run. The state of the turn lacks
-// them, because changes are stored separately from frames.
+// countFiles counts the file events of earlier attempts at the run. The state of the turn does not
+// include them, because changes are stored separately from frames.
 func (a *attempt) countFiles(ctx context.Context) error {
 	if a.start.Run.Attempt <= 1 {
 		return nil

@@ -18,16 +18,16 @@ import (
 // exhausted reports whether all frames are committed and no more can arrive.
 func (a *attempt) exhausted() bool { return a.closed && a.frame >= a.lastFrame }
 
-// quietTick is the time without a message after which the loop of a turn checks what else is due.
+// quietTick is the time without a message after which the loop of a turn checks for other due work.
 const quietTick = time.Second
 
 // follow turns frames into events until done. Messages that arrive during a commit are committed
-// together afterwards. It calls waiting before it waits for the next message; if that function does
-// nothing, the loop must make progress by itself.
+// together afterwards. It calls waiting before it waits for the next message. If waiting
+// does not mark the attempt as waiting, only messages count as progress.
 func (a *attempt) follow(ctx context.Context, link *turnLink, done func([]runner.Message) bool, waiting func()) error {
 	tick := time.NewTimer(quietTick) // an agent that prints needs no ticks
 	defer tick.Stop()
-	due := time.NewTimer(time.Hour) // for batches that are deferred for a short time
+	due := time.NewTimer(time.Hour) // for batches that are briefly deferred
 	defer due.Stop()
 	var messages []runner.Message
 	for !done(messages) {
@@ -181,11 +181,11 @@ const (
 )
 
 // mayWait reports whether a batch may be committed with the next: its frames only change the state
-// of the translator, or are a prelude. No reader waits for them, and an attempt after this one
-// reads them again. Agents print several such lines right before their first words, which would
-// otherwise wait for the commits of those lines. The exceptions are the first frame of a session,
-// from which the next run knows that the agent has a conversation to resume, and the frames
-// suspected of having ended an earlier attempt.
+// of the translator, or are a prelude. No reader waits for such frames, and a later attempt reads
+// them again. Agents print several such lines right before their first words, which would otherwise
+// wait for the commits of those lines. The exceptions are the first frame of a session, which shows
+// the next run that the agent has a conversation to resume, and frames suspected of having ended an
+// earlier attempt.
 func (a *attempt) mayWait(b *batch) bool {
 	silent := len(b.add.Questions)+len(b.add.Resolved)+len(b.images) == 0 && b.end == nil && !b.urgent
 	if !silent || !a.start.Resume || a.closed || a.suspicion.until >= 0 || time.Since(b.began) >= maxDeferral {
@@ -194,12 +194,12 @@ func (a *attempt) mayWait(b *batch) bool {
 	return len(b.add.Events) == 0 || !b.prelude.IsZero() && !b.awaited && time.Since(b.prelude) < maxPreludeDeferral
 }
 
-// MaxFrames bounds the frames of a turn, because lines without events cost a worker time too.
+// MaxFrames bounds the frames of a turn, because lines without events also cost worker time.
 const MaxFrames = 10_000_000
 
-// checkFrame refuses a frame that does not follow the one before it. A runner numbers the lines of
-// a run without gaps, and sends all lines after the requested one. An accepted number becomes the
-// stored position of the run, and frames with lower numbers are not read again.
+// checkFrame returns an error for a frame that does not directly follow the previous one. A runner
+// numbers the lines of a run without gaps, and sends all lines after the requested one. An accepted
+// number becomes the stored position of the run, and frames with lower numbers are not read again.
 func checkFrame(no, before int64) error {
 	switch {
 	case no != before+1:
@@ -210,7 +210,7 @@ func checkFrame(no, before int64) error {
 	return nil
 }
 
-// refusals is how often the store refuses a batch before its turn fails.
+// refusals is the number of refusals of a batch by the store after which its turn fails.
 const refusals = 3
 
 func (a *attempt) newBatch() *batch {
@@ -269,12 +269,12 @@ func (a *attempt) append(ctx context.Context, b *batch) error {
 	if len(b.add.Questions) > 0 {
 		a.watchAnswers()
 	}
-	// Only now: an end that is not in the log must not end the run.
+	// Set these only now: an end that is not in the log must not end the run.
 	a.frame, a.end = b.frame, b.end
 	return nil
 }
 
-// refusedPause is the time between two tries of a batch that was refused.
+// refusedPause is the pause before a refused batch is retried.
 const refusedPause = 200 * time.Millisecond
 
 func (a *attempt) log() *slog.Logger {

@@ -8,7 +8,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/fork"
 )
 
-// maskHandOff masks secrets in the handed-off conversation that were stored after it.
+// maskHandOff masks secrets in the handed-off conversation that were stored after that
+// conversation.
 func (a *attempt) maskHandOff(ctx context.Context) error {
 	if a.start.HandOff == nil {
 		return nil
@@ -26,8 +27,7 @@ func (a *attempt) maskHandOff(ctx context.Context) error {
 	return nil
 }
 
-// handOffNote returns the conversation that another agent had before the session was forked; empty
-// if there is none.
+// handOffNote returns the conversation that another agent had before the session was forked, or "".
 func handOffNote(h *fork.HandOff) string {
 	if h == nil || len(h.Items) == 0 {
 		return ""

@@ -8,19 +8,19 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// imageStore keeps images in results of tools.
+// imageStore stores images in results of tools.
 type imageStore interface {
 	// AttachmentsAppend stores attachments; those that are stored already are skipped.
 	AttachmentsAppend(ctx context.Context, b attachment.Batch) error
 }
 
 // kept returns the images of a frame that are within the limits. The limiter marks the blocks that
-// name others.
+// name other images.
 func (c *convert) kept(images []conversation.ImageData) []attachment.Attachment {
 	var out []attachment.Attachment
 	for _, i := range images {
 		if masked := c.masking.masker.Bytes(i.Data); !bytes.Equal(masked, i.Data) {
-			continue // a part of an image cannot be masked
+			continue // part of an image cannot be masked
 		}
 		if c.limits.Keep(i.Image) {
 			out = append(out, attachment.Attachment{

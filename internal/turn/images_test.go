@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// carrier is an agent whose prompts have the bytes of images.
+// carrier is an agent whose prompts contain the bytes of images.
 type carrier struct {
 	demo.Adapter
 	images chan []agent.Image

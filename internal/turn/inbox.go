@@ -80,7 +80,7 @@ func (b *inbox) take(reused []heldMessage) (messages []heldMessage, closed bool)
 	if b.closed {
 		signal(b.ready)
 	} else {
-		withdraw(b.ready) // left by a message that arrived later and is already in messages
+		withdraw(b.ready) // left by a later message that is already in messages
 	}
 	return messages, b.closed
 }
@@ -89,11 +89,11 @@ func (b *inbox) take(reused []heldMessage) (messages []heldMessage, closed bool)
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // there is one
+	default: // the channel already has a token
 	}
 }
 
-// withdraw takes the token out of a channel, if there is one.
+// withdraw takes the token out of a channel, if it has one.
 func withdraw(c chan struct{}) {
 	select {
 	case <-c:

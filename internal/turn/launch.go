@@ -47,7 +47,7 @@ func (a *attempt) launch(ctx context.Context) (agent.Launch, error) {
 	if env == nil {
 		env = map[string]string{}
 	}
-	maps.Copy(env, launch.Env) // what the adapter sets is needed
+	maps.Copy(env, launch.Env) // the adapter's variables are required, so they take precedence
 	env["OVERWINTER_PROFILE"] = a.start.ProfileRef
 	launch.Env = env
 	if launch.Key != "" {
@@ -72,8 +72,8 @@ func (a *attempt) launchInput() agent.LaunchInput {
 	return in
 }
 
-// secrets opens the secrets of the agent: the stored ones among those that its adapter asks for,
-// and those that its profile names, which must all be stored.
+// secrets opens the secrets of the agent: those that its adapter requests, if they are stored, and
+// those that its profile names, which must all be stored.
 func (a *attempt) secrets(ctx context.Context, wanted []string) (map[string]string, error) {
 	var named []string
 	if a.start.Profile != nil {
@@ -109,8 +109,8 @@ func permissionsOf(start run.Start) permission.Rules {
 	return p
 }
 
-// profileFiles are the files of a profile: those that the agent reads, and those of the workspace,
-// which are written once and then belong to the agent and its users.
+// profileFiles returns the files of a profile: those that the agent reads, and those of the
+// workspace, which are written once and then belong to the agent and its users.
 func profileFiles(adapter agent.Adapter, in agent.LaunchInput) ([]transcript.File, error) {
 	var files []transcript.File
 	profiled, ok := adapter.(agent.Profiled)
@@ -129,20 +129,20 @@ func profileFiles(adapter agent.Adapter, in agent.LaunchInput) ([]transcript.Fil
 // commandTimeout bounds a command in a sandbox.
 const commandTimeout = 20 * time.Second
 
-// profileMark is a sandbox's record of the profile that was written into it. It is next to the
-// runner's state, so that a restored sandbox has it too. It is read with every delivery, because
-// another worker may have written another version.
+// profileMark records in a sandbox which profile was written into it. The record is stored next to
+// the runner's state, so that a restored sandbox has it too. It is read with every delivery,
+// because another worker may have written another version.
 type profileMark struct {
 	Ref   string            `json:"ref"`
-	Files map[string]string `json:"files"` // SHA-256 of what was written, by path
+	Files map[string]string `json:"files"` // SHA-256 of the written content, by path
 }
 
 func profileMarkPath() string { return path.Join(runner.DefaultPaths().State, "profile.json") }
 
-// installProfile writes the files of a profile into a sandbox that does not have them all, and
-// removes those of another version outside of the workspace. A file of the workspace is written
-// only if its content in the profile has changed, so that changes by the agent and its users
-// survive. The mark is written last, so that an interrupted installation is repeated.
+// installProfile writes the files of a profile into a sandbox that does not have all of them, and
+// removes files of another version outside the workspace. A file of the workspace is written only
+// if its content in the profile has changed, so that changes by the agent and its users survive.
+// The mark is written last, so that an interrupted installation is repeated.
 func (a *attempt) installProfile(ctx context.Context, ref string, files []transcript.File) error {
 	mark := profileMark{Ref: ref, Files: map[string]string{}}
 	for _, f := range files {
@@ -190,8 +190,8 @@ func (a *attempt) installProfile(ctx context.Context, ref string, files []transc
 const profileGap = 3
 
 // readProfileMark returns the mark, which is empty if the sandbox has none, and whether all files
-// outside of the workspace exist. An agent that cleans up its home directory may delete them, and
-// may not start without them.
+// outside the workspace exist. An agent that cleans up its home directory may delete these files,
+// and may not start without them.
 func (a *attempt) readProfileMark(
 	ctx context.Context, files []transcript.File, workspace string,
 ) (mark profileMark, whole bool, err error) {

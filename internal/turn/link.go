@@ -20,12 +20,12 @@ const (
 	// linkBytes bounds the messages of a turn that wait or are being committed.
 	linkBytes = 8 << 20
 	// linkShare is the part of linkBytes that every turn may use at any time. The rest comes from
-	// the room that all turns of a worker share, so a turn that is stuck or reads a lot does not
-	// block others.
+	// the memory that all turns of a worker share, so a turn that is stuck or reads a lot does not
+	// block other turns.
 	linkShare = 256 << 10
-	// messageCost is what a message takes besides its content.
+	// messageCost is the memory overhead of a message in addition to its content.
 	messageCost = 256
-	// defaultReadAhead is the room that all turns of a worker share.
+	// defaultReadAhead is the memory that all turns of a worker share.
 	defaultReadAhead = 256 << 20
 	// linkSilence is how long a link may be silent before it counts as broken. The runner sends a
 	// message every AliveInterval.
@@ -34,19 +34,19 @@ const (
 	dialTimeout = 20 * time.Second
 )
 
-// turnLink is a live link to the runner, read ahead.
+// turnLink is an open link to the runner whose messages are read ahead.
 type turnLink struct {
 	link    *runner.Link
 	process *sandbox.Process
-	base    int64 // the number in the run of the runner's frame 0
+	base    int64 // the number of the runner's frame 0 within the run
 	inbox   *inbox
 	room    *semaphore.Weighted // of linkBytes
 	share   *semaphore.Weighted // of linkShare
 	common  *semaphore.Weighted // of all turns of the worker
-	held    []heldMessage       // that take returned last
+	held    []heldMessage       // the messages that take returned last
 	steered bool                // a prompt waits for the running turn
 	failed  error               // set before inbox is closed
-	pacer   *pacer              // nil if the runner does not hold its agent back
+	pacer   *pacer              // nil if the runner does not pause its agent
 	unlink  func()              // counts the link as closed
 	cancel  context.CancelFunc
 	done    chan struct{}
@@ -91,8 +91,8 @@ func (a *attempt) attach(ctx context.Context) (*turnLink, error) {
 }
 
 // dial opens a link over the exec that the previous turn has left open, or that the restore has
-// prepared, or over a new one. If such an exec fails, so does this attempt: its hello may still
-// arrive, and must not displace a link of the same attempt.
+// prepared, or over a new one. If such an exec fails, this attempt fails too: its hello may still
+// arrive, and must not displace another link of the same attempt.
 func (a *attempt) dial(ctx context.Context, hello runner.Hello) (*runner.Link, *sandbox.Process, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, errNoAnswer)
 	defer cancel()
@@ -115,7 +115,7 @@ func (a *attempt) dial(ctx context.Context, hello runner.Hello) (*runner.Link, *
 	return link, process, nil
 }
 
-// exec returns the process of a new link: the prepared one, if there is one.
+// exec returns the process of a new link, which is the prepared process if there is one.
 func (a *attempt) exec(ctx context.Context, prepared *keptLink, hello runner.Hello) (*sandbox.Process, error) {
 	if prepared != nil {
 		return prepared.process, nil
@@ -182,7 +182,7 @@ type silenceWatch struct {
 func watchSilence(link *runner.Link, over <-chan struct{}, fail context.CancelCauseFunc) *silenceWatch {
 	w := &silenceWatch{link: link, over: over, fail: fail}
 	w.timer = time.AfterFunc(2*linkSilence, w.look)
-	w.timer.Reset(linkSilence) // the first look has the timer
+	w.timer.Reset(linkSilence) // look uses the timer
 	return w
 }
 
@@ -235,7 +235,7 @@ func (l *turnLink) hold(ctx context.Context, m runner.Held) (heldMessage, error)
 	case l.common.TryAcquire(h.weight):
 		h.common = h.weight
 	case h.weight <= linkShare:
-		err = l.share.Acquire(ctx, h.weight) // freed by this turn's own commits
+		err = l.share.Acquire(ctx, h.weight) // released by this turn's own commits
 	default:
 		h.common = h.weight
 		err = l.common.Acquire(ctx, h.weight)
@@ -335,7 +335,7 @@ func (l *turnLink) close() {
 	l.link.Close() // the agent continues either way
 	l.stopped()
 	l.drain()
-	l.process.Close() // only closes the link
+	l.process.Close() // closes only the link
 }
 
 // stopped waits for the goroutines of the link.

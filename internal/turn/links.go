@@ -20,9 +20,9 @@ const (
 )
 
 // Links keeps the execs of links after the ends of their turns, so that a turn that follows soon
-// needs no new exec. A kept link serves no run and does not affect others that attach meanwhile.
-// Only this worker's next turn in the sandbox uses it; it ends by itself after a minute, with the
-// sandbox, or with the worker. A nil *Links keeps none.
+// needs no new exec. A kept link serves no run and does not affect other links that attach in the
+// meantime. Only this worker's next turn in the sandbox uses it. It ends by itself after a minute,
+// with the sandbox, or with the worker. A nil *Links keeps no links.
 type Links struct {
 	mu     sync.Mutex
 	kept   map[string]*keptLink // by sandbox
@@ -39,17 +39,18 @@ type keptLink struct {
 	process  *sandbox.Process
 	timer    *time.Timer
 	detached chan struct{} // closed once detaching has ended
-	failed   bool          // it has ended with an error; read after detached
+	failed   bool          // detaching has failed; read after detached is closed
 }
 
 func (k *keptLink) close() {
 	if k.link != nil {
 		k.link.Close()
 	}
-	k.process.Close() // only closes the link
+	k.process.Close() // closes only the link
 }
 
-// Prepare starts the exec of the first link of a sandbox before its run is known. If that fails, the turn starts one.
+// Prepare starts the exec of the first link of a sandbox before its run is known. If Prepare fails,
+// the turn starts the exec.
 func (l *Links) Prepare(ctx context.Context, sb *sandbox.Sandbox) {
 	if l == nil {
 		return
@@ -67,8 +68,7 @@ func (l *Links) Prepare(ctx context.Context, sb *sandbox.Sandbox) {
 	l.tasks.Done()
 }
 
-// keep detaches a link, concurrently with the caller, and keeps it for the next turn in the
-// sandbox.
+// keep detaches a link concurrently with its caller, and keeps it for the next turn in the sandbox.
 func (l *Links) keep(ctx context.Context, sandboxID string, link *runner.Link, process *sandbox.Process) {
 	k := &keptLink{link: link, process: process, detached: make(chan struct{})}
 	if l == nil || !l.register(sandboxID, k) {
@@ -87,7 +87,7 @@ func (l *Links) keep(ctx context.Context, sandboxID string, link *runner.Link, p
 	}()
 }
 
-// register adds k and counts the task that detaches it; false if k is not to be kept.
+// register adds k and counts the task that detaches it. It returns false if k must not be kept.
 func (l *Links) register(sandboxID string, k *keptLink) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,7 +100,7 @@ func (l *Links) register(sandboxID string, k *keptLink) bool {
 	return true
 }
 
-// take returns the link that is kept for a sandbox; nil if there is no working one.
+// take returns the link that is kept for a sandbox, or nil if there is no working link.
 func (l *Links) take(ctx context.Context, sandboxID string) *keptLink {
 	if l == nil {
 		return nil

@@ -22,8 +22,8 @@ type Masks interface {
 const (
 	// remaskEvery is how often a turn looks for secrets that were stored since it began.
 	remaskEvery = 5 * time.Second
-	// maxHeld and maxHeldBytes bound the text that is held back of the open blocks of a turn.
-	// Beyond them, the oldest text is dropped.
+	// maxHeld and maxHeldBytes bound the held-back text of the open blocks of a turn. Beyond these
+	// limits, the oldest text is dropped.
 	maxHeld      = 1000
 	maxHeldBytes = 256 << 10
 )
@@ -42,7 +42,7 @@ type heldText struct {
 	Text         string `json:"t"`
 }
 
-// take removes and returns the text that is held back of a block.
+// take removes and returns the held-back text of a block.
 func (m *masking) take(conversationID, blockID string) string {
 	for i, h := range m.held {
 		if h.Conversation == conversationID && h.Block == blockID {
@@ -128,7 +128,7 @@ func (m *masking) events(e conversation.Event) []conversation.Event {
 	return []conversation.Event{e}
 }
 
-// block masks a block, including its content if that is complete.
+// block masks a block, including its content if the content is complete.
 func (m *masking) block(b conversation.Block, whole bool) conversation.Block {
 	text := m.masker.Text
 	b.ID, b.ToolUseID, b.SubagentID = text(b.ID), text(b.ToolUseID), text(b.SubagentID)
@@ -150,7 +150,8 @@ func (m *masking) end(e *agent.TurnEnd) *agent.TurnEnd {
 	return &masked
 }
 
-// shown returns a question in the form that people see. The agent gets its original input back.
+// shown returns a question in the form that people see. The agent still gets its original input
+// back.
 func (m *masking) shown(q question.Asked) *question.Asked {
 	if m.masker == nil {
 		return nil

@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// paceFrames is about how many printed and unhandled frames all turns of a worker have together.
-	// Under overload, agents and runners use most of the CPU time of a frame, so paceFrames also
-	// determines how long it takes until every agent has printed a window, and by how much a turn
-	// that begins late has printed less than the others.
+	// paceFrames is the approximate number of printed but unhandled frames of all turns of a worker
+	// together. Under overload, agents and runners use most of the CPU time of a frame, so
+	// paceFrames also determines how long it takes until every agent has printed a window, and by
+	// how much a turn that begins late has printed less than the others.
 	paceFrames = 12 << 10
 	// minWindow and maxWindow bound the window of one turn. A turn begins with minWindow, which
-	// doubles each time that half of it is handled. So of many turns that begin at once, none
+	// doubles each time that half of it is handled. If many turns begin at once, none of them
 	// prints much before the others have begun.
 	minWindow = 64
 	maxWindow = 8 << 10
-	// paceMemory is the time after which frames of a turn count half.
+	// paceMemory is the time after which the frames of a turn count half.
 	paceMemory = 5 * time.Second
 )
 
@@ -53,14 +53,14 @@ func (s *paces) leave(p *pacer) {
 	delete(s.recent, p)
 }
 
-// next returns the next window of a turn of which frames were handled since its last window.
+// next returns the next window of a turn, given the number of frames handled since its last window.
 func (s *paces) next(p *pacer, frames int64, now time.Time) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.decay(now)
 	s.recent[p] += frames
-	// The mean is weighted by the frames themselves, so that turns that print a word now and then
-	// do not lower it.
+	// The mean is weighted by the frames themselves, so that turns that print slowly do not lower
+	// it.
 	var sum, squares float64
 	for _, n := range s.recent {
 		sum, squares = sum+float64(n), squares+float64(n)*float64(n)
@@ -84,31 +84,33 @@ func (s *paces) decay(now time.Time) {
 	}
 }
 
-// nextWindow returns how many frames of a turn may wait after some were handled, given the number
-// of turns with links, and the frames of the turn relative to those of the others in the last
-// seconds. The window is between half and twice the share of one turn.
+// nextWindow returns how many frames of a turn may wait after some were handled. turns is the
+// number of turns with links, and ahead compares the frames of this turn with those of the other
+// turns in the last seconds. The window is between half and twice the share of one turn.
 func nextWindow(window, turns int64, ahead float64) int64 {
 	share := float64(max(paceFrames/max(turns, 1), minWindow))
 	fair := share / min(max(ahead, 0.5), 2)
 	return min(2*window, max(int64(fair), minWindow), maxWindow)
 }
 
-// pacer makes a runner pause an agent that prints more than the worker handles.
+// pacer makes a runner pause an agent that prints faster than the worker handles frames.
 //
-// A window may shrink while taken is on its way, and then the frames that were handled meanwhile may be all that the agent prints before it waits.
-// So took stores what is handled before it compares, and send stores what it sent before it does: one of them sees the other.
+// A window may shrink while a Taken message is in transit. The frames that were handled in the
+// meantime may then be the last ones that the agent prints before it waits. To avoid a lost
+// notification, took stores the handled frame before it compares, and send stores the sent frame
+// before it compares, so that at least one of them sees the other's value.
 type pacer struct {
 	link    *runner.Link
 	paces   *paces
-	base    int64         // of the frames of the link in the run
+	base    int64         // offset of the link's frames within the run
 	handled atomic.Int64  // the newest handled frame
-	sent    atomic.Int64  // the newest handled frame that the runner was notified of
-	window  atomic.Int64  // that the runner was given last
-	due     chan struct{} // half of the window is handled and not sent
+	sent    atomic.Int64  // the newest handled frame that was reported to the runner
+	window  atomic.Int64  // the window last sent to the runner
+	due     chan struct{} // half of the window is handled and not yet reported
 	done    chan struct{}
 }
 
-// newPacer returns a pacer of a link that begins after a frame.
+// newPacer returns a pacer for a link that begins after the given frame.
 func newPacer(link *runner.Link, paces *paces, base, frame int64) *pacer {
 	p := &pacer{link: link, paces: paces, base: base, due: make(chan struct{}, 1), done: make(chan struct{})}
 	p.handled.Store(frame)
@@ -126,11 +128,11 @@ func (p *pacer) took(frame int64) {
 	}
 	select {
 	case p.due <- struct{}{}:
-	default: // send has not begun with the one before, and will read this frame
+	default: // send has not handled the previous signal yet, and will read this frame
 	}
 }
 
-// half reports whether half of the window is handled and not sent.
+// half reports whether half of the window is handled and not yet reported.
 func (p *pacer) half() bool { return p.handled.Load()-p.sent.Load() >= p.window.Load()/2 }
 
 // send notifies the runner of handled frames until ctx ends or the link is closed.
@@ -148,7 +150,7 @@ func (p *pacer) send(ctx context.Context) {
 			handled := p.handled.Load()
 			window := p.paces.next(p, handled-p.sent.Load(), time.Now())
 			if p.link.Taken(handled+1-p.base, window) != nil {
-				return // the link has ended, which its reader finds
+				return // the link has ended; its reader reports the error
 			}
 			p.sent.Store(handled)
 			p.window.Store(window)

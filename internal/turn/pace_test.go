@@ -40,16 +40,17 @@ func TestTurnsShareBacklog(t *testing.T) {
 	}
 }
 
-// TestLateTurnsCatchUp simulates a machine that is too slow for its agents. One agent at a time prints, until it has used its window, and
-// is last in the queue when it may print again. Lines are counted; no clock is involved.
+// TestLateTurnsCatchUp simulates a machine that is too slow for its agents. One agent at a time
+// prints until it has used its window, and then goes to the end of the queue. The test counts lines
+// and uses no clock.
 func TestLateTurnsCatchUp(t *testing.T) {
 	t.Parallel()
 	const (
 		turns   = 100
-		perStep = 10     // lines of all agents in a step, of a millisecond
+		perStep = 10     // lines of all agents per step of a millisecond
 		steps   = 10_000 // 1,000 lines for each agent
-		spread  = 20     // steps between two beginnings
-		delay   = 200    // steps until what was printed is handled and the runner is notified
+		spread  = 20     // steps between the starts of two turns
+		delay   = 200    // steps until printed lines are handled and the runner is notified
 	)
 	type agent struct {
 		*pacer
@@ -107,7 +108,8 @@ func TestLateTurnsCatchUp(t *testing.T) {
 	require.Greater(t, 4*least, 3*most)
 }
 
-// TestQuietTurnsDoNotCount: an agent that prints fast is not ahead of others that say a word now and then.
+// TestQuietTurnsDoNotCount checks that an agent that prints fast does not count as ahead of agents
+// that print slowly.
 func TestQuietTurnsDoNotCount(t *testing.T) {
 	t.Parallel()
 	all := &paces{}
@@ -138,7 +140,8 @@ func TestQuietTurnsDoNotCount(t *testing.T) {
 	}
 }
 
-// TestRunnerIsNotifiedOfHalfWindowAtTime: a turn with few frames sends nothing.
+// TestRunnerIsNotifiedOfHalfWindowAtTime checks that the runner is notified each time half of its
+// window is handled, and that a turn with few frames sends nothing.
 func TestRunnerIsNotifiedOfHalfWindowAtTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -148,7 +151,7 @@ func TestRunnerIsNotifiedOfHalfWindowAtTime(t *testing.T) {
 			for {
 				m, err := runner.ReadMessage(runnerEnd)
 				if err != nil {
-					return // the test is over
+					return // the test has ended
 				}
 				heard = append(heard, *m.(*runner.Taken))
 			}
@@ -181,8 +184,8 @@ func TestRunnerIsNotifiedOfHalfWindowAtTime(t *testing.T) {
 	})
 }
 
-// TestShrinkingWindowIsMoved: the agent already waits when the runner gets the smaller
-// window, and prints nothing that would move it.
+// TestShrinkingWindowIsMoved sends a smaller window when the agent already waits and prints nothing
+// that would move the window.
 func TestShrinkingWindowIsMoved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -194,7 +197,7 @@ func TestShrinkingWindowIsMoved(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go p.send(ctx)
 		p.took(maxWindow/2 - 1)
-		synctest.Wait() // the runner does not read it yet
+		synctest.Wait() // the runner does not read the message yet
 		p.took(maxWindow - 2)
 		for _, want := range []runner.Taken{{Next: maxWindow / 2, Window: minWindow}, {Next: maxWindow - 1, Window: minWindow}} {
 			m, err := runner.ReadMessage(runnerEnd)
@@ -206,7 +209,8 @@ func TestShrinkingWindowIsMoved(t *testing.T) {
 	})
 }
 
-// linkedRunner is a link, and what its runner reads after the welcome.
+// linkedRunner returns a link, and a reader of the messages that its runner receives after the
+// welcome.
 func linkedRunner(t *testing.T) (*bufio.Reader, *runner.Link) {
 	t.Helper()
 	fromWorker, toRunner := io.Pipe()
@@ -229,7 +233,7 @@ func linkedRunner(t *testing.T) (*bufio.Reader, *runner.Link) {
 	return r, link
 }
 
-// TestDeferredFramesAreHandled: an agent that prints many frames without events does not
+// TestDeferredFramesAreHandled checks that an agent that prints many frames without events does not
 // wait for their commit.
 func TestDeferredFramesAreHandled(t *testing.T) {
 	t.Parallel()
