@@ -18,23 +18,24 @@ const (
 	ArchiveFailed  = "failed"
 )
 
-// BundleArchive is how far the portable archive of a bundle is.
+// BundleArchive is the state of the portable archive of a bundle.
 type BundleArchive struct {
 	BundleID  string `json:"bundleId"`
 	Status    string `json:"status"`           // pending, ready or failed
-	Reason    string `json:"reason,omitempty"` // why it failed
+	Reason    string `json:"reason,omitempty"` // reason of the failure
 	Bytes     int64  `json:"bytes,omitempty"`
 	ExpiresAt *Time  `json:"expiresAt,omitempty"`
 }
 
-// BundleArchive has the portable archive of a bundle prepared, and returns how far it is. Call it again until it is not pending.
+// BundleArchive requests the portable archive of a bundle and returns its state. Call it again
+// until the state is not pending.
 func (c *Client) BundleArchive(ctx context.Context, bundleID string) (a BundleArchive, err error) {
 	_, err = c.call(ctx, http.MethodPost, "/api/bundles/"+url.PathEscape(bundleID)+"/export", struct{}{}, &a)
 	return a, err
 }
 
-// BundleExport writes the portable archive of a bundle, which is prepared, to w. After an error the
-// content of w is not usable.
+// BundleExport writes the portable archive of a bundle to w. The archive must be ready. After an
+// error the content of w is not usable.
 func (c *Client) BundleExport(ctx context.Context, bundleID string, w io.Writer) error {
 	req, err := c.request(ctx, http.MethodGet, "/api/bundles/"+url.PathEscape(bundleID)+"/export", nil)
 	if err != nil {
@@ -54,14 +55,15 @@ func (c *Client) BundleExport(ctx context.Context, bundleID string, w io.Writer)
 	return nil
 }
 
-// Import says how a session is continued from an archive.
+// Import describes how to continue a session from an archive.
 type Import struct {
-	Title   string // empty: that in the archive
-	Profile string // empty: none
+	Title   string // default: the title in the archive
+	Profile string // default: none
 }
 
-// BundleImport creates a session from a portable archive of some size. The same key again within 24 hours returns the first session; an
-// empty key is a new one. The archive is sent once.
+// BundleImport creates a session from a portable archive of the given size. A repeated call with
+// the same key within 24 hours returns the first session. If key is empty, a new key is generated.
+// The archive is sent only once.
 func (c *Client) BundleImport(ctx context.Context, archive io.Reader, size int64, i Import, key string) (s Session, err error) {
 	query := url.Values{}
 	if i.Title != "" {

@@ -7,7 +7,7 @@ import (
 	"net/url"
 )
 
-// MainConversation is the id of the conversation that a session's prompts go to.
+// MainConversation is the id of the conversation that receives a session's prompts.
 const MainConversation = "main"
 
 // BlockType is the type of a block.
@@ -24,7 +24,7 @@ const (
 	Subagent      BlockType = "subagent"
 )
 
-// BlockStatus says how far a block has come.
+// BlockStatus is the progress of a block.
 type BlockStatus string
 
 // Text is streaming, then complete, aborted or abandoned. Tools and subagents
@@ -51,7 +51,8 @@ type Block struct {
 	Type      BlockType   `json:"type"`
 	Status    BlockStatus `json:"status"`
 	CreatedAt Time        `json:"createdAt"`
-	// RunID is the turn that the block came in, and CompletedAt when it was complete; empty in blocks of earlier releases.
+	// RunID is the run that produced the block, and CompletedAt the time at which it was complete.
+	// Both are empty in blocks of earlier releases.
 	RunID       string `json:"runId,omitempty"`
 	CompletedAt *Time  `json:"completedAt,omitempty"`
 
@@ -65,7 +66,7 @@ type Block struct {
 	Tool                      // tool_use
 	Output    json.RawMessage `json:"output,omitempty"`  // tool_result: a JSON string or the agent's own structure
 	IsError   bool            `json:"isError,omitempty"` // tool_result
-	// Images are those in the output of a tool_result. Client.AttachmentGet reads them.
+	// Images are the images in the output of a tool_result. Client.AttachmentGet reads them.
 	Images []Image `json:"images,omitempty"`
 
 	Subtype string `json:"subtype,omitempty"` // system
@@ -73,58 +74,59 @@ type Block struct {
 
 	SubagentID string `json:"subagentId,omitempty"` // subagent: the id of its conversation
 
-	// TruncatedBytes is how much of the block was left out because the block is too large.
+	// TruncatedBytes is the number of bytes that were omitted because the block is too large.
 	TruncatedBytes int64 `json:"truncatedBytes,omitempty"`
 }
 
-// Tool describes a call of a tool, in the same form for every agent.
+// Tool describes a tool call in the same form for every agent.
 type Tool struct {
 	Kind      string     `json:"kind,omitempty"`  // read, edit, execute, search, fetch, think or other
-	Title     string     `json:"title,omitempty"` // a line for people
+	Title     string     `json:"title,omitempty"` // one line for display
 	Locations []Location `json:"locations,omitempty"`
-	Diff      []Edit     `json:"diff,omitempty"` // what an edit changes
+	Diff      []Edit     `json:"diff,omitempty"` // the changes of an edit
 }
 
-// Location is a file that a call is about.
+// Location is a file that a tool call reads or changes.
 type Location struct {
-	Path string `json:"path"` // as the agent names it
+	Path string `json:"path"` // in the agent's notation
 	Line int    `json:"line,omitempty"`
 }
 
-// Edit is what a call does to a file: a text that takes the place of another, or a patch.
+// Edit is the change of a file by a tool call: a text that replaces another one, or a patch.
 type Edit struct {
-	Path      string `json:"path,omitempty"` // none if only the patch names files
+	Path      string `json:"path,omitempty"` // empty if only the patch names files
 	OldText   string `json:"oldText,omitempty"`
 	NewText   string `json:"newText,omitempty"`
-	Patch     string `json:"patch,omitempty"` // in the agent's form, mostly a unified diff
+	Patch     string `json:"patch,omitempty"` // in the agent's format, usually a unified diff
 	Truncated bool   `json:"truncated,omitempty"`
 }
 
 // Image is an image in the result of a tool.
 type Image struct {
-	ID        string `json:"id"` // of an attachment
+	ID        string `json:"id"` // id of the attachment
 	MediaType string `json:"mediaType"`
 	Bytes     int64  `json:"bytes"`
-	// Omitted: the bytes are not stored.
+	// Omitted reports that the bytes are not stored.
 	Omitted bool `json:"omitted,omitempty"`
 }
 
-// Thread is one conversation: the main one, or a subagent's.
+// Thread is one conversation: the main conversation, or that of a subagent.
 type Thread struct {
 	ID     string  `json:"id"`
 	Blocks []Block `json:"blocks"`
 }
 
-// Conversation is everything that was said in a session: the main thread first,
-// then subagents in the order in which they appeared.
+// Conversation is the full conversation of a session: the main thread first, then subagents in the
+// order in which they appeared.
 type Conversation struct {
 	Threads []Thread `json:"conversations"`
-	// Seq is the position in the session's log at which this is the state; later events continue
-	// from here.
+	// Seq is the position in the session's log at which the conversation has this state. Later
+	// events follow this position.
 	Seq int64 `json:"seq,omitempty"`
 }
 
-// Blocks returns the conversation, all pages of it. Follow after its Seq continues from there.
+// Blocks returns the conversation, with all its pages. To continue with later events, call Follow
+// with its Seq.
 func (c *Client) Blocks(ctx context.Context, sessionID string) (Conversation, error) {
 	var whole Conversation
 	places := map[string]int{}

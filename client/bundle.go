@@ -18,7 +18,8 @@ type Bundle struct {
 	Head       bool   `json:"head"` // the session wakes from it
 	Pinned     bool   `json:"pinned"`
 	Size       int64  `json:"size"`
-	// Environment are its files, Context is the agent's own memory, which lists leave out; History is how far the conversation goes.
+	// Environment describes the files, Context the agent's own memory, which lists omit, and
+	// History the end of the conversation.
 	Environment BundleEnvironment `json:"environment_state"`
 	Context     *BundleContext    `json:"context_state,omitempty"`
 	History     BundleHistory     `json:"message_history_state"`
@@ -34,7 +35,7 @@ type BundleEnvironment struct {
 	Entries    int64    `json:"entries"`
 	Bytes      int64    `json:"bytes"`
 	Digest     string   `json:"digest,omitempty"`
-	Unchecked  string   `json:"unchecked,omitempty"` // why there is no digest
+	Unchecked  string   `json:"unchecked,omitempty"` // reason for a missing digest
 	Lost       []string `json:"lost,omitempty"`
 }
 
@@ -51,7 +52,7 @@ type BundleFile struct {
 	SHA256 string `json:"sha256"`
 }
 
-// BundleHistory is the point of the conversation that a bundle has.
+// BundleHistory is the point in the conversation at which a bundle was saved.
 type BundleHistory struct {
 	LastSeq  int64  `json:"lastSeq"`
 	PromptID string `json:"promptId,omitempty"`
@@ -64,7 +65,8 @@ type BundleRestore struct {
 	Receipt *Receipt `json:"receipt"`
 }
 
-// BundleList returns the bundles of a session, newest first: all of them, or as many as limit.
+// BundleList returns the bundles of a session, newest first. It returns at most limit bundles, or
+// all if limit is 0.
 func (c *Client) BundleList(ctx context.Context, sessionID string, limit int) (Page[Bundle], error) {
 	return list[Bundle](ctx, c, sessionPath(sessionID)+"/bundles", nil, limit)
 }
@@ -75,7 +77,7 @@ func (c *Client) BundleGet(ctx context.Context, bundleID string) (b Bundle, err 
 	return b, err
 }
 
-// BundlePin has a bundle kept, or no longer.
+// BundlePin pins a bundle, so that it is kept, or unpins it.
 func (c *Client) BundlePin(ctx context.Context, bundleID string, pinned bool) (b Bundle, err error) {
 	verb := "/unpin"
 	if pinned {
@@ -85,18 +87,20 @@ func (c *Client) BundlePin(ctx context.Context, bundleID string, pinned bool) (b
 	return b, err
 }
 
-// BundleFileList returns the files that a bundle has and whose paths begin with prefix, by path, over as many pages as it takes.
+// BundleFileList returns the files of a bundle whose paths begin with prefix, sorted by path. It
+// reads all pages.
 func (c *Client) BundleFileList(ctx context.Context, bundleID, prefix string) (Page[WorkspaceFile], error) {
 	return list[WorkspaceFile](ctx, c, "/api/bundles/"+url.PathEscape(bundleID)+"/files", prefixQuery(prefix), 0)
 }
 
-// BundleFileGet reads a file that a bundle has.
+// BundleFileGet reads a file of a bundle.
 func (c *Client) BundleFileGet(ctx context.Context, bundleID, path string) (data []byte, err error) {
 	_, err = c.call(ctx, http.MethodGet, "/api/bundles/"+url.PathEscape(bundleID)+"/files/"+url.PathEscape(path), nil, &data)
 	return data, err
 }
 
-// BundleDiff returns how the workspace of a bundle differs from its session's beginning.
+// BundleDiff returns the difference between the workspace of a bundle and the initial workspace of
+// its session.
 func (c *Client) BundleDiff(ctx context.Context, bundleID string) (d Diff, err error) {
 	_, err = c.call(ctx, http.MethodGet, "/api/bundles/"+url.PathEscape(bundleID)+"/diff", nil, &d)
 	return d, err

@@ -17,23 +17,24 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/backoff"
 )
 
-// How calls are repeated.
+// The retries of calls.
 const (
 	attempts     = 4
 	firstWait    = 100 * time.Millisecond
 	callTimeout  = 30 * time.Second
 	maxRetryWait = 5 * time.Second
-	maxAnswer    = 256 << 20 // bytes; blocks of a long session are many
+	maxAnswer    = 256 << 20 // in bytes; a long session has many blocks
 )
 
-// Client talks to one server. It is safe for concurrent use.
+// Client calls the API of one server. It is safe for concurrent use.
 type Client struct {
 	base *url.URL
 	key  string
 	http *http.Client
 }
 
-// New returns a client of the server at baseURL, such as http://127.0.0.1:8080. It sends the key unless that is empty.
+// New returns a client of the server at baseURL, such as http://127.0.0.1:8080. It sends the key
+// unless the key is empty.
 func New(baseURL, key string) (*Client, error) {
 	base, err := url.Parse(strings.TrimRight(baseURL, "/"))
 	if err != nil {
@@ -52,8 +53,8 @@ func New(baseURL, key string) (*Client, error) {
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// call sends a request until it is answered, and reads the answer into out: JSON, or into a *[]byte
-// whatever it is.
+// call sends a request, with retries, and reads the response into out: as JSON, or unchanged if out
+// is a *[]byte.
 func (c *Client) call(ctx context.Context, method, path string, body, out any, header ...string) (status int, err error) {
 	var data []byte
 	if f, ok := body.(form); ok {
@@ -80,13 +81,13 @@ func (c *Client) call(ctx context.Context, method, path string, body, out any, h
 	}
 }
 
-// attemptPauses are those between the attempts of one call.
+// attemptPauses returns the pauses between the attempts of one call.
 func attemptPauses() retry.Backoff {
 	return retry.WithMaxRetries(attempts-1, backoff.New(firstWait, maxRetryWait))
 }
 
-// retriable reports whether the call may succeed when it is made again, and when
-// the server says that it should be.
+// retriable reports whether a retry of the call may succeed, and returns the delay that the server
+// has requested.
 func retriable(err error) (bool, time.Duration) {
 	if err == nil {
 		return false, 0
@@ -98,7 +99,7 @@ func retriable(err error) (bool, time.Duration) {
 	return reached, 0
 }
 
-// sleep waits and reports whether ctx let it.
+// sleep waits for d and returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

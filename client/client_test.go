@@ -22,7 +22,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// key of the API, as long as one must be.
+// key is an API key of the minimum length.
 const key = "a key of twenty bytes"
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -32,7 +32,7 @@ type agents struct{}
 func (agents) Names() []string               { return []string{"demo"} }
 func (agents) Describe() []agent.Description { return []agent.Description{{Name: "demo"}} }
 
-// Get knows no adapter: no archive is imported.
+// Get finds no adapter, because the tests import no archive.
 func (agents) Get(string) (agent.Adapter, error) { return nil, errors.ErrUnsupported }
 
 type harness struct {
@@ -42,7 +42,7 @@ type harness struct {
 	client *client.Client
 }
 
-// setup serves the real API over fakes, through front if it is given.
+// setup serves the real API over fakes, through the handler front if given.
 func setup(t *testing.T, front ...func(http.Handler) http.Handler) *harness {
 	t.Helper()
 	b := &harness{store: apitest.NewStore(), temp: &apitest.Signaler{}}
@@ -231,7 +231,7 @@ func TestRetryAfterLostResponseIsIdempotent(t *testing.T) {
 	var calls atomic.Int32
 	b := setup(t, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if calls.Add(1)%2 == 1 { // done, but the response is lost
+			if calls.Add(1)%2 == 1 { // the request succeeded, but the response is lost
 				next.ServeHTTP(httptest.NewRecorder(), r)
 				panic(http.ErrAbortHandler)
 			}
@@ -310,7 +310,7 @@ func TestFollowStartsAfterPosition(t *testing.T) {
 	for e, err := range b.client.Follow(t.Context(), id, 2) {
 		require.NoError(t, err)
 		require.EqualValues(t, 3, e.Seq)
-		break // the caller may leave at any time
+		break // the caller may stop at any time
 	}
 	require.Eventually(t, func() bool { return b.store.OpenReaders() == 0 }, 2*time.Minute, 5*time.Millisecond)
 }
@@ -352,7 +352,7 @@ func TestFollowEndsOnRefusal(t *testing.T) {
 	b.store.Text(id, "x")
 	b.store.Text(id, "x")
 	last := error(nil)
-	for e, err := range b.client.Follow(t.Context(), id, 0) { // refused only when it comes back
+	for e, err := range b.client.Follow(t.Context(), id, 0) { // refused only when it reconnects
 		if last = err; e.Type == client.MarkerCaughtUp {
 			b.store.Forget(id, 3)
 			b.store.With(id, func(r *apitest.Row) {
@@ -370,7 +370,7 @@ func TestFollowEndsOnRefusal(t *testing.T) {
 }
 
 func codeOf(err error) client.Code {
-	if e, ok := err.(*client.Error); ok { //nolint:errorlint // the very error
+	if e, ok := err.(*client.Error); ok { //nolint:errorlint // the unwrapped error
 		return e.Code
 	}
 	return ""

@@ -23,7 +23,7 @@ const (
 	RevertCommand CommandKind = "revert"
 )
 
-// CommandStatus says how far a command has come.
+// CommandStatus is the progress of a command.
 type CommandStatus string
 
 // The statuses of a command.
@@ -42,7 +42,7 @@ type Command struct {
 	Reason   string        `json:"reason,omitempty"`
 	Force    bool          `json:"force,omitempty"`
 	PromptID string        `json:"promptId,omitempty"`
-	// BundleID is where a revert leads that restores Files too.
+	// BundleID is the target of a revert that also restores files.
 	BundleID string `json:"bundleId,omitempty"`
 	Files    bool   `json:"files,omitempty"`
 	RunID    string `json:"runId,omitempty"`
@@ -52,8 +52,8 @@ type Command struct {
 	EndedAt   *Time  `json:"endedAt,omitempty"`
 }
 
-// Command sends a session a command. Accepted is false if there was nothing to do. Force is for
-// Hibernate, RestartEnvironment and TerminateEnvironment.
+// Command sends a session a command. Accepted is false if the command had no effect. Force applies
+// to Hibernate, RestartEnvironment and TerminateEnvironment.
 func (c *Client) Command(ctx context.Context, id string, kind CommandKind, force bool) (s Session, accepted bool, err error) {
 	body := map[string]bool{}
 	if force {
@@ -63,22 +63,24 @@ func (c *Client) Command(ctx context.Context, id string, kind CommandKind, force
 	return s, status == http.StatusAccepted, err
 }
 
-// Revert says where a session is reverted to: to a bundle, or to before a prompt.
+// Revert is the target of a revert: a bundle, or the state before a prompt.
 type Revert struct {
 	BundleID string `json:"bundleId,omitempty"`
 	PromptID string `json:"promptId,omitempty"`
-	// Files reverts the files of the workspace too. Nil: those of a bundle, and not those of a prompt.
+	// Files also reverts the files of the workspace. Default (nil): true for a bundle, false for a
+	// prompt.
 	Files *bool `json:"files,omitempty"`
 	Force bool  `json:"force,omitempty"` // interrupt the running turn
 }
 
-// SessionRevert reverts a session, after the running turn or at once with Force.
+// SessionRevert reverts a session after the running turn, or immediately with Force.
 func (c *Client) SessionRevert(ctx context.Context, sessionID string, r Revert) (s Session, err error) {
 	_, err = c.call(ctx, http.MethodPost, sessionPath(sessionID)+"/revert", r, &s)
 	return s, err
 }
 
-// Revert takes a session's agent back to before a prompt, after the running turn or at once with force. Files stay as they are.
+// Revert reverts a session's agent to its state before a prompt, after the running turn or, with
+// force, immediately. Files stay unchanged.
 func (c *Client) Revert(ctx context.Context, sessionID, promptID string, force bool) (s Session, err error) {
 	return c.SessionRevert(ctx, sessionID, Revert{PromptID: promptID, Force: force})
 }

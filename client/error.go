@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// Error is a refusal of the server, with its reason.
+// Error is an error response of the server, with its reason.
 type Error struct {
-	Status int    `json:"status"` // of HTTP
+	Status int    `json:"status"` // HTTP status
 	Code   Code   `json:"code"`
 	Detail string `json:"detail"` // a sentence for developers
-	// Fields are the wrong fields of the request, each with the rule that it breaks.
+	// Fields lists the invalid fields of the request, each with the violated rule.
 	Fields     []Field       `json:"errors"`
-	RetryAfter time.Duration `json:"-"` // zero if the server did not say
+	RetryAfter time.Duration `json:"-"` // zero if the server did not set it
 }
 
-// Field is one wrong field of a request.
+// Field is one invalid field of a request.
 type Field struct {
 	Field   string `json:"field"`
 	Message string `json:"message"`
@@ -38,7 +38,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s (%s)", text, e.Code)
 }
 
-// Code says what a caller can do about an error. Codes are stable.
+// Code identifies the kind of an error, so that callers can react to it. Codes are stable.
 type Code string
 
 // The codes.
@@ -90,7 +90,7 @@ const (
 	CodeMethodNotAllowed   Code = "method_not_allowed"
 )
 
-// readError makes an Error of an answer, also of one that is not overwinter's.
+// readError converts a response to an Error, even if the response is not from overwinter.
 func readError(resp *http.Response) error {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	e := &Error{}

@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// The types of events of a session. Event.Decode reads their data into the type that is named.
+// The types of events of a session. Each comment names the type that Event.Decode reads the data
+// into.
 const (
 	EventStatus           = "status"            // StatusData
 	EventPrompt           = "prompt"            // PromptData
@@ -14,7 +15,7 @@ const (
 	EventTurnEnd          = "turn_end"          // TurnEndData
 	EventBlockStart       = "block_start"       // BlockData
 	EventTextDelta        = "text_delta"        // TextDeltaData
-	EventBlockUpdate      = "block_update"      // FollowBlocks applies it
+	EventBlockUpdate      = "block_update"      // applied by FollowBlocks
 	EventBlockComplete    = "block_complete"    // BlockData
 	EventBlockRemoved     = "block_removed"     // BlockRemovedData
 	EventMetadataUpdate   = "metadata_update"   // MetadataData
@@ -35,15 +36,14 @@ const (
 	EventPullRequest      = "pull_request"      // PullRequestData
 )
 
-// The types of markers: they have no position, and say something about the stream.
+// The types of markers. Markers describe the stream and have no position.
 const (
-	MarkerCaughtUp = "caught_up" // everything that was stored at the start has been yielded; CaughtUpData
+	MarkerCaughtUp = "caught_up" // all events that were stored at the start have been yielded; CaughtUpData
 	MarkerGap      = "gap"       // events were deleted before they were read; GapData
 	MarkerEnd      = "end"       // the session has ended
 )
 
-// Event is an event of a session, or a marker of its stream, which has Type and
-// Data alone.
+// Event is an event of a session, or a marker of its stream, which has only Type and Data.
 type Event struct {
 	Seq            int64           `json:"seq"`
 	Type           string          `json:"type"`
@@ -52,14 +52,14 @@ type Event struct {
 	RunID          string          `json:"runId,omitempty"`
 	At             Time            `json:"at"`
 	Data           json.RawMessage `json:"data"`
-	// Raw is the event as it came, one line of JSON; of a marker its data.
+	// Raw is the event as received, one line of JSON. For a marker it is the data.
 	Raw json.RawMessage `json:"-"`
 }
 
 // Marker reports whether the event is a marker.
 func (e Event) Marker() bool { return e.Seq == 0 }
 
-// Decode reads the data of the event into what v points to.
+// Decode reads the data of the event into the value that v points to.
 func (e Event) Decode(v any) error {
 	if err := json.Unmarshal(e.Data, v); err != nil {
 		return fmt.Errorf("read %s event %d: %w", e.Type, e.Seq, err)
@@ -67,24 +67,25 @@ func (e Event) Decode(v any) error {
 	return nil
 }
 
-// StatusData says which state a session has entered.
+// StatusData reports that a session has entered a state.
 type StatusData struct {
 	Status     Status   `json:"status"`
 	Reason     string   `json:"reason"`
-	Transition int64    `json:"transition"` // its number in the session's life
+	Transition int64    `json:"transition"` // number of the transition within the session
 	Sandbox    *Sandbox `json:"sandbox"`
 	Receipt    *Receipt `json:"receipt,omitempty"`
 }
 
-// PromptData is a prompt that was submitted, or has changed. Only the first event of a prompt, and each that replaces its content, has the content.
+// PromptData is a prompt that was submitted or has changed. Only the first event of a prompt, and
+// events that replace its content, have the content.
 type PromptData struct {
 	Prompt Prompt `json:"prompt"`
 }
 
-// QueueData has the changes of the queue, and its head.
+// QueueData has the changes of the queue and the head of the queue.
 type QueueData struct {
 	Changes []QueueChange `json:"changes,omitempty"`
-	// Items are the first prompts that are not over, in order.
+	// Items are the first unfinished prompts, in order.
 	Items      []QueueItem `json:"items"`
 	Queued     int64       `json:"queued"`
 	Processing int64       `json:"processing"`
@@ -105,14 +106,15 @@ type QueueItem struct {
 	Status   PromptStatus `json:"status"`
 }
 
-// TurnStartData says that a run of a prompt has started. Attempt is above 1 if another worker continues the run.
+// TurnStartData reports that a run of a prompt has started. Attempt is greater than 1 if another
+// worker continues the run.
 type TurnStartData struct {
 	RunID    string `json:"runId"`
 	PromptID string `json:"promptId"`
 	Attempt  int64  `json:"attempt"`
 }
 
-// TurnEndData says how a run has ended. Usage is nil in events of earlier releases.
+// TurnEndData reports the end of a run and its outcome. Usage is nil in events of earlier releases.
 type TurnEndData struct {
 	RunID    string `json:"runId"`
 	PromptID string `json:"promptId"`
@@ -127,7 +129,7 @@ type BlockData struct {
 	Block Block `json:"block"`
 }
 
-// TextDeltaData is text that a block has got.
+// TextDeltaData is text that is appended to a block.
 type TextDeltaData struct {
 	BlockID string `json:"blockId"`
 	Delta   string `json:"delta"`
@@ -164,7 +166,7 @@ type QuestionData struct {
 	Question Question `json:"question"`
 }
 
-// QuestionResolvedData is the answer to a question, or why there is none.
+// QuestionResolvedData is the answer to a question, or the reason for a missing answer.
 type QuestionResolvedData struct {
 	QuestionID string           `json:"questionId"`
 	Answer     Decision         `json:"answer,omitempty"`
@@ -174,14 +176,14 @@ type QuestionResolvedData struct {
 	Reason     string           `json:"reason,omitempty"`
 }
 
-// FileData says that a file of the workspace has changed. Size is 0 for one that was deleted.
+// FileData reports that a file of the workspace has changed. Size is 0 for a deleted file.
 type FileData struct {
 	Path   string `json:"path"`
 	Change string `json:"change"` // created, modified or deleted
 	Size   int64  `json:"size"`
 }
 
-// SetupData says that a stage of setting up the workspace has started or ended.
+// SetupData reports that a stage of the workspace setup has started or ended.
 type SetupData struct {
 	Stage  string `json:"stage"`  // image, clone or setup
 	Status string `json:"status"` // started, completed or failed
@@ -197,7 +199,8 @@ type NetworkData struct {
 	Count    int    `json:"count"`
 }
 
-// DeadlineData says what happens to the session at a time, unless something happens first.
+// DeadlineData announces the time at which an idle session hibernates, or at which a session leaves
+// its sandbox.
 type DeadlineData struct {
 	Kind string `json:"kind"` // sleep or expiry
 	At   Time   `json:"at"`
@@ -208,23 +211,24 @@ type CommandData struct {
 	Command Command `json:"command"`
 }
 
-// ScreenshotData is an image that the agent shows.
+// ScreenshotData is an image that the agent has shown.
 type ScreenshotData struct {
 	Image       Image  `json:"image"`
 	Description string `json:"description,omitempty"`
 }
 
-// GitStateData is the branch that the agent works on: as it has reported it, or as the sandbox has seen it at the end of a turn.
+// GitStateData is the branch that the agent works on, either as reported by the agent or as
+// observed in the sandbox at the end of a turn.
 type GitStateData struct {
 	Branch      string `json:"branch"`
 	BaseBranch  string `json:"baseBranch,omitempty"`
 	Commit      string `json:"commit,omitempty"`
 	CommitCount int64  `json:"commitCount,omitempty"` // since the base
-	Dirty       bool   `json:"dirty,omitempty"`       // something is not committed
+	Dirty       bool   `json:"dirty,omitempty"`       // the workspace has uncommitted changes
 	Source      string `json:"source,omitempty"`      // agent or workspace
 }
 
-// ReviewData is a request of the agent for a review by people.
+// ReviewData is an agent's request for a review by people.
 type ReviewData struct {
 	Title       string   `json:"title"`
 	Description string   `json:"description,omitempty"`
@@ -238,7 +242,7 @@ type ReviewResultData struct {
 	Findings []ReviewFinding `json:"findings,omitempty"`
 }
 
-// ReviewFinding is one thing that a review has found.
+// ReviewFinding is one finding of a review.
 type ReviewFinding struct {
 	File     string `json:"file,omitempty"` // relative to the workspace
 	Line     int64  `json:"line,omitempty"`
@@ -246,7 +250,7 @@ type ReviewFinding struct {
 	Comment  string `json:"comment"`
 }
 
-// PullRequestData is a pull request that the agent has recorded, or a change of one.
+// PullRequestData is a pull request that the agent has recorded, or a change to a pull request.
 type PullRequestData struct {
 	Operation  string `json:"operation"` // create or update
 	Title      string `json:"title,omitempty"`

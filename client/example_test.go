@@ -9,8 +9,8 @@ import (
 	"github.com/overwinter-dev/overwinter/client"
 )
 
-// A program creates a session, prints what the agent says, and stops when the turn has ended. Nothing is
-// lost or printed twice if the connection breaks or the server restarts.
+// A program creates a session, prints the agent's text, and stops when the turn has ended. No text
+// is lost or printed twice if the connection breaks or the server restarts.
 func Example() {
 	address, stop := exampleServer() // http://127.0.0.1:8080, for example
 	defer stop()
@@ -53,7 +53,8 @@ func Example() {
 	// hello: completed
 }
 
-// A prompt is stored once, however often its request is sent, and PromptWait returns when it has ended.
+// A prompt is stored once, no matter how often its request is sent. PromptWait returns when the
+// prompt has ended.
 func ExampleClient_PromptWait() {
 	address, stop := exampleServer()
 	defer stop()
@@ -109,7 +110,7 @@ func ExampleClient_FollowBlocks() {
 	// Output: You said: Hello
 }
 
-// What the server refuses is an *Error. Programs read its code, people its message.
+// A refusal of the server is an *Error. Its code is for programs, and its message for people.
 func ExampleError() {
 	address, stop := exampleServer()
 	defer stop()

@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// exampleServer serves the real API over a store in memory. Its agent repeats each prompt.
+// exampleServer serves the real API over an in-memory store. Its agent repeats each prompt.
 func exampleServer() (address string, stop func()) {
 	store, signaler := apitest.NewStore(), &apitest.Signaler{}
 	signaler.OnPrompt = func(sessionID, promptID string) {

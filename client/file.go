@@ -14,14 +14,14 @@ type WorkspaceFile struct {
 	Mode       uint32 `json:"mode"`
 	ModifiedAt Time   `json:"modifiedAt"`
 	Saved      bool   `json:"saved"`
-	// Unsaved is why the content is not kept; empty if it is.
+	// Unsaved is the reason why the content is not stored; empty if it is stored.
 	Unsaved string `json:"unsaved,omitempty"`
 }
 
-// Diff is how a workspace differs from its beginning. Everything is empty
-// while nothing has been compared.
+// Diff is the difference between a workspace and its initial state. All fields are empty until a
+// diff has been taken.
 type Diff struct {
-	Base         *string     `json:"base"` // the commit that it is compared with; nil without one
+	Base         *string     `json:"base"` // the commit that the workspace is compared with; nil for none
 	Git          *GitState   `json:"git"`
 	Files        []FileDelta `json:"files"`
 	FilesChanged int         `json:"filesChanged"`
@@ -32,7 +32,7 @@ type Diff struct {
 	ComputedAt   *Time       `json:"computedAt"`
 }
 
-// FileDelta is how one file differs.
+// FileDelta is the difference of one file.
 type FileDelta struct {
 	Path      string `json:"path"`
 	Change    string `json:"change"` // created, modified or deleted
@@ -45,11 +45,11 @@ type FileDelta struct {
 type GitState struct {
 	Branch string `json:"branch,omitempty"` // empty if the head is detached
 	Head   string `json:"head,omitempty"`   // empty before the first commit
-	Dirty  bool   `json:"dirty"`            // something is not committed
+	Dirty  bool   `json:"dirty"`            // the workspace has uncommitted changes
 }
 
-// FileList returns the files of a session's workspace whose paths begin with prefix, by path, over as
-// many pages as it takes.
+// FileList returns the files of a session's workspace whose paths begin with prefix, sorted by
+// path. It reads all pages.
 func (c *Client) FileList(ctx context.Context, sessionID, prefix string) (Page[WorkspaceFile], error) {
 	return list[WorkspaceFile](ctx, c, sessionPath(sessionID)+"/files", prefixQuery(prefix), 0)
 }
@@ -74,7 +74,7 @@ func (c *Client) AttachmentGet(ctx context.Context, sessionID, id string) (data 
 	return data, err
 }
 
-// Diff returns how a session's workspace differs from its beginning.
+// Diff returns the difference between a session's workspace and its initial state.
 func (c *Client) Diff(ctx context.Context, sessionID string) (d Diff, err error) {
 	_, err = c.call(ctx, http.MethodGet, sessionPath(sessionID)+"/diff", nil, &d)
 	return d, err

@@ -7,21 +7,21 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// BlockChange is the present state of a block that has changed.
+// BlockChange is the current state of a changed block.
 type BlockChange struct {
 	ConversationID string
 	Block          Block
-	// Removed: the block is not part of the conversation any more.
+	// Removed reports that the block is no longer part of the conversation.
 	Removed bool
 	// Seq is the position of the change in the session's log.
 	Seq int64
 }
 
-// FollowBlocks yields the conversation of a session: first each block that there is, in order, then
-// each block that is added, changes or is removed, until the session has ended, the server refuses,
-// or ctx is done. A program that keeps the newest state of each block by its conversation and id
-// has what Blocks returns. After a gap in the events it reads the blocks again, and yields those
-// that differ. An error is the last thing yielded.
+// FollowBlocks yields the conversation of a session: first all existing blocks, in order, and then
+// each block that is added, changed or removed, until the session has ended, the server returns an
+// error, or ctx is done. A program that keeps the newest state of each block by its conversation
+// and id has the same blocks as Blocks returns. After a gap in the events, FollowBlocks reads the
+// blocks again and yields those that differ. An error is yielded last.
 func (c *Client) FollowBlocks(ctx context.Context, sessionID string) iter.Seq2[BlockChange, error] {
 	return func(yield func(BlockChange, error) bool) {
 		f := blockFollower{client: c, sessionID: sessionID, yield: yield}
@@ -31,10 +31,10 @@ func (c *Client) FollowBlocks(ctx context.Context, sessionID string) iter.Seq2[B
 	}
 }
 
-// blockKey names a block.
+// blockKey identifies a block.
 type blockKey struct{ conversation, block string }
 
-// blockFollower is one call of FollowBlocks.
+// blockFollower is the state of one call of FollowBlocks.
 type blockFollower struct {
 	client    *Client
 	sessionID string
@@ -56,7 +56,7 @@ func (f *blockFollower) run(ctx context.Context) error {
 	}
 }
 
-// read yields the blocks that there are, and those of before that are not there any more.
+// read yields the existing blocks, and as removed those that no longer exist.
 func (f *blockFollower) read(ctx context.Context) (after int64, stopped bool, err error) {
 	now, err := f.client.Blocks(ctx, f.sessionID)
 	if err != nil {
@@ -103,7 +103,7 @@ func (f *blockFollower) follow(ctx context.Context, after int64) (gap bool, err 
 	return false, nil
 }
 
-// apply folds an event in. Events about blocks that are not known change nothing.
+// apply folds an event into the blocks. Events about unknown blocks have no effect.
 func (f *blockFollower) apply(e Event) (change BlockChange, changed bool, err error) {
 	var of struct {
 		Block   struct{ ID string }
@@ -166,7 +166,7 @@ func blockOf(b conversation.Block) Block {
 	return out
 }
 
-// internal is the block as the fold has it.
+// internal converts a block to the type of the fold.
 func (b Block) internal() conversation.Block {
 	out := conversation.Block{
 		ID: b.ID, Type: conversation.BlockType(b.Type), Status: conversation.BlockStatus(b.Status), CreatedAt: b.CreatedAt.Time, RunID: b.RunID,

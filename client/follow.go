@@ -9,13 +9,13 @@ import (
 	"net/http"
 )
 
-// Position is the seq of the newest event of a session, 0 before the first.
+// Position returns the seq of the newest event of a session, or 0 if it has no events.
 func (c *Client) Position(ctx context.Context, sessionID string) (int64, error) {
 	for e, err := range c.Follow(ctx, sessionID, Latest) {
 		if err != nil {
 			return 0, err
 		}
-		if e.Type == MarkerCaughtUp { // the first, since nothing follows the newest
+		if e.Type == MarkerCaughtUp { // the first message, since no events follow the newest one
 			var at CaughtUpData
 			err := e.Decode(&at)
 			return at.Seq, err
@@ -24,10 +24,10 @@ func (c *Client) Position(ctx context.Context, sessionID string) (int64, error) 
 	return 0, errors.New("the stream ended before it sent its position")
 }
 
-// Follow yields the events of a session after the position after, in order and each once, until the
-// session has ended (the last event is then MarkerEnd), the server refuses, or ctx is done. 0 is
-// the beginning, and Latest the end. It reconnects if an established connection breaks;
-// MarkerCaughtUp is yielded once. An error is the last thing yielded.
+// Follow yields the events of a session that follow the position after, in order and each once,
+// until the session has ended (the last event is then MarkerEnd), the server returns an error, or
+// ctx is done. Position 0 is the start of the log, and Latest its end. Follow reconnects if an
+// established connection breaks. It yields MarkerCaughtUp once. An error is yielded last.
 func (c *Client) Follow(ctx context.Context, sessionID string, after int64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		f := follower{yield: yield}
@@ -38,13 +38,13 @@ func (c *Client) Follow(ctx context.Context, sessionID string, after int64) iter
 	}
 }
 
-// refused reports whether connecting again would not help.
+// refused reports whether reconnecting cannot succeed.
 func refused(err error) bool {
 	problem, ok := errors.AsType[*Error](err)
 	return ok && problem.Status < http.StatusInternalServerError && problem.Status != http.StatusTooManyRequests
 }
 
-// follower is one call of Follow.
+// follower is the state of one call of Follow.
 type follower struct {
 	source   source
 	yield    func(Event, error) bool
@@ -79,7 +79,7 @@ func (f *follower) marker(m message) (done bool, err error) {
 		if err := e.Decode(&at); err != nil {
 			return false, err
 		}
-		f.source.position = max(f.source.position, at.Seq) // a reader of new events misses nothing while it is disconnected
+		f.source.position = max(f.source.position, at.Seq) // a reader of new events must not miss any while it is disconnected
 		if f.caughtUp {
 			return false, nil
 		}

@@ -15,7 +15,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// A reader of what comes has no position before its first event. What is written while it is disconnected must not be lost.
+// A reader of new events has no position before its first event. Events that are written while it
+// is disconnected must not be lost.
 func TestFollowLatestLosesNoEvents(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -8,26 +8,27 @@ import (
 	"github.com/google/uuid"
 )
 
-// ForkPoint is where a fork began. What it names may have been deleted.
+// ForkPoint is the point at which a fork began. The referenced objects may have been deleted.
 type ForkPoint struct {
 	SessionID string `json:"sessionId"`
 	BundleID  string `json:"bundleId,omitempty"`
-	PromptID  string `json:"promptId,omitempty"` // the newest prompt that the agent had then
-	Agent     string `json:"agent,omitempty"`    // if it was another one
+	PromptID  string `json:"promptId,omitempty"` // the newest prompt of the agent at that point
+	Agent     string `json:"agent,omitempty"`    // set if it was a different agent
 }
 
-// Fork says where a fork begins: at a bundle, after a prompt, or before it.
+// Fork describes the point at which a fork begins: a bundle, or the state after or before a prompt.
 type Fork struct {
 	BundleID string       `json:"bundleId,omitempty"`
 	PromptID string       `json:"promptId,omitempty"`
 	Before   bool         `json:"before,omitempty"`
 	Title    string       `json:"title,omitempty"`
 	Profile  string       `json:"profile,omitempty"`
-	Agent    string       `json:"agent,omitempty"` // default: that of the session
+	Agent    string       `json:"agent,omitempty"` // default: the agent of the session
 	Prompt   *FirstPrompt `json:"prompt,omitempty"`
 }
 
-// SessionFork forks a session. The same key again within 24 hours returns the first fork; an empty key is a new one.
+// SessionFork forks a session. A repeated call with the same key within 24 hours returns the first
+// fork. If key is empty, a new key is generated.
 func (c *Client) SessionFork(ctx context.Context, sessionID string, f Fork, key string) (s Session, err error) {
 	if key == "" {
 		key = uuid.NewString()

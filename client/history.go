@@ -7,13 +7,14 @@ import (
 	"net/url"
 )
 
-// HistoryEvent is an event of the history of a session's workflow.
+// HistoryEvent is an event in the history of a session's workflow.
 type HistoryEvent struct {
-	RunID string          `json:"runId"` // of the workflow
-	Event json.RawMessage `json:"event"` // in the JSON of Temporal's API
+	RunID string          `json:"runId"` // run id of the workflow
+	Event json.RawMessage `json:"event"` // in the JSON format of Temporal's API
 }
 
-// HistoryPage reads a page of the history of a session's workflow, the newest run first, after the cursor of the page before.
+// HistoryPage reads a page of the history of a session's workflow, newest run first. It continues
+// at the cursor of the previous page.
 func (c *Client) HistoryPage(ctx context.Context, sessionID, cursor string) (page Page[HistoryEvent], err error) {
 	path := sessionPath(sessionID) + "/history"
 	if cursor != "" {

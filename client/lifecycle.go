@@ -17,9 +17,9 @@ const (
 	SessionHibernatedEvent = "session.hibernated"
 	SessionRestoringEvent  = "session.restoring"
 	SessionErrorEvent      = "session.error"
-	SessionTitleEvent      = "session.title"     // it has another title
-	SessionIdleEvent       = "session.idle"      // no prompt waits or runs after one has ended
-	SessionCompletedEvent  = "session.completed" // it is terminated
+	SessionTitleEvent      = "session.title"     // the title has changed
+	SessionIdleEvent       = "session.idle"      // a prompt has ended, and no other prompt waits or runs
+	SessionCompletedEvent  = "session.completed" // the session is terminated
 
 	PromptCompletedEvent = "prompt.completed"
 	PromptFailedEvent    = "prompt.failed"
@@ -30,13 +30,14 @@ const (
 	QuestionResolvedEvent = "question.resolved"
 )
 
-// LifecycleEvent is something that happened to one of all sessions. The marker MarkerCaughtUp has Type and Position alone.
+// LifecycleEvent is a lifecycle event of any session. The marker MarkerCaughtUp has only Type and
+// Position.
 type LifecycleEvent struct {
-	// Position is where FollowAll continues.
+	// Position is the position from which FollowAll can continue.
 	Position int64  `json:"position"`
 	Type     string `json:"type"`
 	At       Time   `json:"at"`
-	// Session is the present state of the session.
+	// Session is the current state of the session.
 	Session struct {
 		ID       string          `json:"id"`
 		Agent    string          `json:"agent"`
@@ -44,7 +45,8 @@ type LifecycleEvent struct {
 		Status   Status          `json:"status"`
 		Metadata json.RawMessage `json:"metadata"`
 	} `json:"session"`
-	// Seq is the position of the event in the session's log, and Data its data there; 0 and nil if there is none.
+	// Seq is the position of the corresponding event in the session's log, and Data the data of
+	// that event; 0 and nil if there is no such event.
 	Seq  int64           `json:"seq,omitempty"`
 	Data json.RawMessage `json:"data,omitempty"`
 }
@@ -52,7 +54,7 @@ type LifecycleEvent struct {
 // Marker reports whether the event is a marker.
 func (e LifecycleEvent) Marker() bool { return e.Session.ID == "" }
 
-// LifecycleFilter selects lifecycle events; the zero value all.
+// LifecycleFilter selects lifecycle events. The zero value selects all events.
 type LifecycleFilter struct {
 	Types            []string
 	SessionID, Agent string
@@ -76,9 +78,10 @@ func (f LifecycleFilter) query() string {
 	return query.Encode()
 }
 
-// FollowAll yields what happens to all sessions after a position, in the order that every reader sees and each once, until the server
-// refuses or ctx is done. The position is that of an event, Latest or Oldest. It reconnects if an established connection breaks;
-// MarkerCaughtUp is yielded once. An error is the last thing yielded.
+// FollowAll yields the lifecycle events of all sessions that follow a position, each once and in
+// the same order for every reader, until the server returns an error or ctx is done. The position
+// is that of an event, Latest or Oldest. FollowAll reconnects if an established connection breaks.
+// It yields MarkerCaughtUp once. An error is yielded last.
 func (c *Client) FollowAll(ctx context.Context, after int64, filter LifecycleFilter) iter.Seq2[LifecycleEvent, error] {
 	return func(yield func(LifecycleEvent, error) bool) {
 		s := &source{client: c, path: "/api/events", query: filter.query(), position: after}
@@ -95,7 +98,7 @@ func (c *Client) FollowAll(ctx context.Context, after int64, filter LifecycleFil
 				s.position = max(s.position, position)
 			}
 			if m.data == "" {
-				return false, nil // the position moves past events that the filter leaves out
+				return false, nil // the position moves past events that the filter excludes
 			}
 			var e LifecycleEvent
 			if err := json.Unmarshal([]byte(m.data), &e); err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/overwinter-dev/overwinter/client"
 )
 
-// TestAnotherModuleCanUseEverything builds and runs a program of another module, without a network. It is the one of
-// docs/clients.md, and names everything that the package exports.
+// TestAnotherModuleCanUseEverything builds and runs a program of another module, without a network.
+// The program is the one in docs/clients.md and uses every exported name of the package.
 func TestAnotherModuleCanUseEverything(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs("..")
@@ -27,7 +27,7 @@ func TestAnotherModuleCanUseEverything(t *testing.T) {
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	// The versions and sums are those of this module, so that nothing is looked up.
+	// The versions and sums are copied from this module, so that no lookups are needed.
 	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	require.NoError(t, err)
 	text := regexp.MustCompile(`(?m)^module .*$`).ReplaceAllString(string(mod), "module example.com/program")
@@ -106,8 +106,8 @@ func exported(t *testing.T) (types, values []string) {
 	return types, values
 }
 
-// TestExportedAPIHasNoInternalTypes looks at everything that can be reached from a Client: another module cannot name types of
-// internal packages.
+// TestExportedAPIHasNoInternalTypes checks all types that are reachable from a Client, because
+// other modules cannot name types of internal packages.
 func TestExportedAPIHasNoInternalTypes(t *testing.T) {
 	t.Parallel()
 	seen := map[reflect.Type]bool{}

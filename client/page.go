@@ -7,17 +7,17 @@ import (
 	"strconv"
 )
 
-// Page is a list as the API sends it.
+// Page is one page of a list.
 type Page[T any] struct {
 	Items []T `json:"items"`
-	// NextCursor continues the list; nil at its end.
+	// NextCursor is the cursor of the next page; nil on the last page.
 	NextCursor *string `json:"nextCursor"`
 }
 
-// pageSize is the most that one page holds.
+// pageSize is the maximum number of items in a page.
 const pageSize = 200
 
-// list reads a list over as many pages as it takes, up to limit items; 0 is all.
+// list reads the pages of a list, up to limit items; 0 means all items.
 func list[T any](ctx context.Context, c *Client, path string, query url.Values, limit int) (Page[T], error) {
 	whole := Page[T]{Items: []T{}}
 	if query == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// PromptStatus says how far a prompt has come.
+// PromptStatus is the progress of a prompt.
 type PromptStatus string
 
 // The statuses of a prompt.
@@ -26,15 +26,15 @@ const (
 	PromptCompleted  PromptStatus = "completed"
 	PromptFailed     PromptStatus = "failed"
 	PromptCancelled  PromptStatus = "cancelled"
-	// PromptUnknown: it may have been delivered to the agent or not. See OnUnknown.
+	// PromptUnknown means that it is unknown whether the prompt was delivered to the agent. See
+	// OnUnknown.
 	PromptUnknown PromptStatus = "unknown"
 )
 
-// Final reports whether a prompt with this status has ended. One that is unknown may be queued
-// again.
+// Final reports whether a prompt with this status has ended. An unknown prompt may be queued again.
 func (s PromptStatus) Final() bool { return s != PromptQueued && s != PromptProcessing }
 
-// OnUnknown says what happens to a prompt if it may have been delivered to the agent or not.
+// OnUnknown is the policy for a prompt if it is unknown whether it was delivered to the agent.
 type OnUnknown string
 
 // The policies; the default is OnUnknownHold.
@@ -44,14 +44,14 @@ const (
 	OnUnknownFail  OnUnknown = "fail"
 )
 
-// Mode says how a prompt meets a turn that is running.
+// Mode determines how a prompt interacts with a running turn.
 type Mode string
 
 // The modes; the default is ModeFollowup.
 const (
-	ModeFollowup Mode = "followup" // it waits for its turn
-	ModeSteer    Mode = "steer"    // it is given to the turn in progress or, if the agent does not take that, interrupts it
-	ModeCollect  Mode = "collect"  // it waits a moment for others, and they become one turn
+	ModeFollowup Mode = "followup" // waits in the queue
+	ModeSteer    Mode = "steer"    // is given to the running turn or, if the agent does not support that, interrupts it
+	ModeCollect  Mode = "collect"  // waits briefly for other prompts and runs together with them in one turn
 )
 
 // Prompt is a prompt.
@@ -66,23 +66,23 @@ type Prompt struct {
 	Mode      Mode      `json:"mode"`
 	OnUnknown OnUnknown `json:"onUnknown"`
 	Author    string    `json:"author,omitempty"`
-	Depth     int64     `json:"depth,omitempty"` // how many messages of agents led to it, one by the other
-	RunID     string    `json:"runId,omitempty"` // which it keeps when it is queued again
+	Depth     int64     `json:"depth,omitempty"` // length of the chain of agent messages that led to this prompt
+	RunID     string    `json:"runId,omitempty"` // unchanged when the prompt is queued again
 	Attempts  int       `json:"attempts,omitempty"`
-	Reason    string    `json:"reason,omitempty"` // why it ended as it did
-	// BlockedReason is why a queued prompt does not run.
+	Reason    string    `json:"reason,omitempty"` // reason for the outcome
+	// BlockedReason is the reason why a queued prompt does not run.
 	BlockedReason string `json:"blockedReason,omitempty"`
-	// JoinedTo is the prompt with which the agent gets this one.
+	// JoinedTo is the id of the prompt with which this prompt is delivered to the agent.
 	JoinedTo string `json:"joinedTo,omitempty"`
-	// CollectUntil is until when others may join it.
+	// CollectUntil is the time until which other prompts may join this one.
 	CollectUntil *Time        `json:"collectUntil,omitempty"`
 	Attachments  []Attachment `json:"attachments,omitempty"`
 	// RequestID is the X-Request-Id of the request that accepted it.
 	RequestID string `json:"requestId,omitempty"`
-	// Resolution is the decision of a person about an unknown outcome.
+	// Resolution is a person's decision about an unknown outcome.
 	Resolution *Resolution `json:"resolution,omitempty"`
-	// Usage and Model are those of its last run, once that has ended. Events do not have them:
-	// turn_end has.
+	// Usage and Model describe the last run once it has ended. In events they are empty; the event
+	// turn_end has them.
 	Usage     *Usage `json:"usage,omitempty"`
 	Model     string `json:"model,omitempty"`
 	CreatedAt Time   `json:"createdAt"`
@@ -90,7 +90,7 @@ type Prompt struct {
 	EndedAt   *Time  `json:"endedAt,omitempty"`
 }
 
-// Attachment is a file that a prompt comes with.
+// Attachment is a file attached to a prompt.
 type Attachment struct {
 	ID        string `json:"id"`
 	Name      string `json:"name"`
@@ -98,7 +98,7 @@ type Attachment struct {
 	Bytes     int64  `json:"bytes"`
 }
 
-// Usage is the consumption of a run.
+// Usage is the resource usage of a run.
 type Usage struct {
 	InputTokens  int64    `json:"inputTokens"`
 	OutputTokens int64    `json:"outputTokens"`
@@ -106,7 +106,7 @@ type Usage struct {
 	CostUSD      *float64 `json:"costUsd"` // nil if it is not known
 }
 
-// Resolution is the decision of a person about a prompt whose outcome was unknown.
+// Resolution is a person's decision about a prompt whose outcome was unknown.
 type Resolution struct {
 	Action string `json:"action"` // retry, resolve or dismiss
 	Note   string `json:"note,omitempty"`
@@ -116,25 +116,25 @@ type Resolution struct {
 // Submit is a prompt for a session.
 type Submit struct {
 	Content   string    `json:"content"`
-	ID        string    `json:"id,omitempty"` // default: a new one
+	ID        string    `json:"id,omitempty"` // default: a new id
 	Mode      Mode      `json:"mode,omitempty"`
 	OnUnknown OnUnknown `json:"onUnknown,omitempty"`
 	Files     []File    `json:"-"` // attachments
 }
 
-// File is a file that a prompt comes with.
+// File is a file to attach to a prompt.
 type File struct {
 	Name string
 	Data []byte
 }
 
-// form is a body that is not JSON.
+// form is a multipart request body.
 type form struct {
 	contentType string
 	data        []byte
 }
 
-// formWith is a form with a value as JSON, and files.
+// formWith returns a form with a value as JSON, and files.
 func formWith(field string, value any, files []File) (form, error) {
 	var b bytes.Buffer
 	w := multipart.NewWriter(&b)
@@ -159,15 +159,16 @@ func formWith(field string, value any, files []File) (form, error) {
 type Submitted struct {
 	Prompt   Prompt `json:"prompt"`
 	Position int64  `json:"position"` // in the queue
-	// Created is false if the same prompt was stored before, by any client: then its events may be
+	// Created is false if any client has stored the same prompt before. Its events may then be
 	// anywhere in the log.
 	Created bool `json:"-"`
 }
 
-// PromptSubmit stores a prompt at the end of the queue, once, also if the call is repeated with the same ID.
+// PromptSubmit stores a prompt at the end of the queue. A repeated call with the same ID does not
+// store it again.
 func (c *Client) PromptSubmit(ctx context.Context, sessionID string, p Submit) (Submitted, error) {
 	if p.ID == "" {
-		p.ID = newPromptID() // ours, so that a second try finds the first
+		p.ID = newPromptID() // chosen by the client, so that a retry finds the first prompt
 	}
 	var answer Submitted
 	var body any = p
@@ -183,8 +184,9 @@ func (c *Client) PromptSubmit(ctx context.Context, sessionID string, p Submit) (
 	return answer, err
 }
 
-// Review asks the agent for a review of the changes in a session's workspace. It is a prompt; an event review_result has what the agent
-// reports. Instructions say what to look at; empty is everything. An empty id is a new one.
+// Review asks the agent for a review of the changes in a session's workspace. The review is a
+// prompt; the event review_result has the agent's report. The instructions narrow the review; by
+// default it covers all changes. If id is empty, a new id is generated.
 func (c *Client) Review(ctx context.Context, sessionID, instructions, promptID string) (answer Submitted, err error) {
 	if promptID == "" {
 		promptID = newPromptID()
@@ -198,7 +200,7 @@ func (c *Client) Review(ctx context.Context, sessionID, instructions, promptID s
 	return answer, err
 }
 
-// newPromptID makes an ID that sorts by time, like those of the server.
+// newPromptID returns an ID that sorts by time, like the server's IDs.
 func newPromptID() string {
 	id := uuid.Must(uuid.NewV7())
 	return "prm_" + hex.EncodeToString(id[:])
@@ -227,21 +229,22 @@ func (c *Client) PromptReplace(ctx context.Context, sessionID, promptID, content
 	return p, err
 }
 
-// PromptPromote puts a queued prompt before all others that wait.
+// PromptPromote moves a queued prompt to the front of the queue.
 func (c *Client) PromptPromote(ctx context.Context, sessionID, promptID string) (p Prompt, err error) {
 	_, err = c.call(ctx, http.MethodPost, promptPath(sessionID, promptID)+"/promote", struct{}{}, &p)
 	return p, err
 }
 
-// PromptRetryAttempt queues a prompt whose outcome is unknown again. attempt is the Attempts of the prompt, of which the last has the unknown
-// outcome: with it a request that is sent again, because its answer was lost, does not run the prompt twice.
+// PromptRetryAttempt requeues a prompt whose outcome is unknown. attempt is the value of the
+// prompt's Attempts field, that is, the number of the attempt with the unknown outcome. It ensures
+// that a request that is repeated because its response was lost does not run the prompt twice.
 func (c *Client) PromptRetryAttempt(ctx context.Context, sessionID, promptID string, attempt int) (p Prompt, err error) {
 	_, err = c.call(ctx, http.MethodPost, promptPath(sessionID, promptID)+"/retry", map[string]int{"attempt": attempt}, &p)
 	return p, err
 }
 
-// PromptRetry queues a prompt whose outcome is unknown again. runID is its run, or empty. If the prompt can become unknown again,
-// PromptRetryAttempt is safer.
+// PromptRetry requeues a prompt whose outcome is unknown. runID is the run of the prompt, or empty.
+// If the outcome can become unknown again, PromptRetryAttempt is safer.
 func (c *Client) PromptRetry(ctx context.Context, sessionID, promptID, runID string) (Prompt, error) {
 	body := map[string]string{}
 	if runID != "" {
@@ -250,7 +253,8 @@ func (c *Client) PromptRetry(ctx context.Context, sessionID, promptID, runID str
 	return c.promptResolve(ctx, sessionID, promptID, "retry", body)
 }
 
-// PromptResolve says how a prompt whose outcome is unknown ended: PromptCompleted or PromptFailed.
+// PromptResolve sets the outcome of a prompt whose outcome is unknown: PromptCompleted or
+// PromptFailed.
 func (c *Client) PromptResolve(ctx context.Context, sessionID, promptID string, outcome PromptStatus, note string) (Prompt, error) {
 	return c.promptResolve(ctx, sessionID, promptID, "resolve", map[string]string{"outcome": string(outcome), "note": note})
 }

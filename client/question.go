@@ -8,24 +8,24 @@ import (
 	"strings"
 )
 
-// QuestionStatus says whether a question waits for its answer.
+// QuestionStatus is the state of a question.
 type QuestionStatus string
 
 // The statuses of a question.
 const (
 	QuestionOpen      QuestionStatus = "open"
 	QuestionAnswered  QuestionStatus = "answered"
-	QuestionExpired   QuestionStatus = "expired"   // no answer in time; the agent got a rejection
-	QuestionCancelled QuestionStatus = "cancelled" // the agent does not wait any more
+	QuestionExpired   QuestionStatus = "expired"   // not answered in time; the agent got a rejection
+	QuestionCancelled QuestionStatus = "cancelled" // the agent no longer waits for the answer
 )
 
-// QuestionKind is the kind of answer that a question asks for.
+// QuestionKind is the kind of answer that a question requires.
 type QuestionKind string
 
 // The kinds of question.
 const (
-	PermissionRequest QuestionKind = "permission" // a Decision about the call of a tool
-	Inquiry           QuestionKind = "question"   // answers in words
+	PermissionRequest QuestionKind = "permission" // a Decision about a tool call
+	Inquiry           QuestionKind = "question"   // text answers
 )
 
 // Decision is the answer to a request for permission; Reject may be the answer to any question.
@@ -34,8 +34,8 @@ type Decision string
 // The decisions.
 const (
 	Once       Decision = "once"    // allowed this time
-	ForSession Decision = "session" // and whatever is like it until the session's agent ends
-	Always     Decision = "always"  // and whatever is like it from now on
+	ForSession Decision = "session" // allowed, including similar calls until the session's agent ends
+	Always     Decision = "always"  // allowed, including all similar calls in the future
 	Reject     Decision = "reject"
 )
 
@@ -57,16 +57,17 @@ type Question struct {
 	Answer    Decision         `json:"answer,omitempty"`
 	Answers   map[string]Words `json:"answers,omitempty"`
 	Message   string           `json:"message,omitempty"`
-	// AnsweredBy is who answered, in the words of the client.
+	// AnsweredBy is the answering user, as stated by the client.
 	AnsweredBy string `json:"answeredBy,omitempty"`
 	Reason     string `json:"reason,omitempty"`
 	CreatedAt  Time   `json:"createdAt"`
 	ExpiresAt  Time   `json:"expiresAt"`
-	// ResolvedAt is when it was answered, expired or was cancelled.
+	// ResolvedAt is the time at which the question was answered, expired or was cancelled.
 	ResolvedAt *Time `json:"resolvedAt,omitempty"`
 }
 
-// QuestionItem is one thing that is asked in words. Its question is the key of its answer.
+// QuestionItem is one item of a question with text answers. Its Question field is the key of its
+// answer.
 type QuestionItem struct {
 	Question string           `json:"question"`
 	Header   string           `json:"header,omitempty"`
@@ -74,25 +75,26 @@ type QuestionItem struct {
 	Options  []QuestionOption `json:"options"`
 }
 
-// QuestionOption is an answer that the agent offers; others may be given.
+// QuestionOption is an answer that the agent offers. Other answers may be given.
 type QuestionOption struct {
 	Label       string `json:"label"`
 	Description string `json:"description,omitempty"`
 }
 
-// Words is the answer to a QuestionItem: a text, or the options that were chosen. In JSON it is a string or a list of strings.
+// Words is the answer to a QuestionItem: a text, or the chosen options. In JSON it is a string or a
+// list of strings.
 type Words struct {
 	texts []string
 	list  bool
 }
 
-// Say is one text.
+// Say returns an answer with one text.
 func Say(text string) Words { return Words{texts: []string{text}} }
 
-// Pick is a list of options.
+// Pick returns an answer with a list of options.
 func Pick(options ...string) Words { return Words{texts: options, list: true} }
 
-// SayEach is one text for each of several items.
+// SayEach returns answers with one text for each of several items.
 func SayEach(texts map[string]string) map[string]Words {
 	words := make(map[string]Words, len(texts))
 	for item, text := range texts {
@@ -101,15 +103,15 @@ func SayEach(texts map[string]string) map[string]Words {
 	return words
 }
 
-// Texts are the options that were chosen, or the one text.
+// Texts returns the chosen options, or the single text.
 func (w Words) Texts() []string { return w.texts }
 
-// IsList reports whether it is a list, of any length.
+// IsList reports whether the answer is a list, of any length.
 func (w Words) IsList() bool { return w.list }
 
 func (w Words) String() string { return strings.Join(w.texts, ", ") }
 
-// MarshalJSON keeps a list a list.
+// MarshalJSON encodes a list as a list, even with one element.
 func (w Words) MarshalJSON() ([]byte, error) {
 	if w.list {
 		return json.Marshal(append([]string{}, w.texts...))
@@ -135,23 +137,25 @@ func (w *Words) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// QuestionList returns the questions of a session, newest first, those of one status or with none
-// all of them, over as many pages as it takes.
+// QuestionList returns the questions of a session, newest first. If status is empty, it returns all
+// questions, otherwise those with that status. It reads all pages.
 func (c *Client) QuestionList(ctx context.Context, sessionID string, status QuestionStatus) (Page[Question], error) {
 	return list[Question](ctx, c, sessionPath(sessionID)+"/questions", url.Values{"status": {string(status)}}, 0)
 }
 
 // Reply answers a question.
 type Reply struct {
-	Answer  Decision         `json:"answer,omitempty"` // may be left out if Answers are given
+	Answer  Decision         `json:"answer,omitempty"` // optional if Answers are given
 	Answers map[string]Words `json:"answers,omitempty"`
 	Message string           `json:"message,omitempty"` // sent to the agent with a rejection
-	// AnsweredBy is who answers, for others to see; at most 128 visible ASCII characters, which nothing checks.
+	// AnsweredBy is the name of the answering user that others see: at most 128 visible ASCII
+	// characters. The server does not verify it.
 	AnsweredBy string `json:"answeredBy,omitempty"`
 }
 
-// QuestionAnswer answers an open question. The first answer counts: CodeAnswered says that there
-// was one, which may have been that of this call if its first attempt was interrupted.
+// QuestionAnswer answers an open question. Only the first answer counts. The error CodeAnswered
+// means that the question was already answered, possibly by this call if its first attempt was
+// interrupted.
 func (c *Client) QuestionAnswer(ctx context.Context, sessionID, questionID string, reply Reply) (q Question, err error) {
 	_, err = c.call(ctx, http.MethodPost, sessionPath(sessionID)+"/questions/"+url.PathEscape(questionID)+"/answer", reply, &q)
 	return q, err

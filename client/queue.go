@@ -15,13 +15,13 @@ func (c *Client) Hold(ctx context.Context, sessionID, reason string) (s Session,
 	return s, err
 }
 
-// Release ends a hold: what waits starts.
+// Release ends a hold, so that waiting prompts start.
 func (c *Client) Release(ctx context.Context, sessionID string) (s Session, err error) {
 	_, err = c.call(ctx, http.MethodPost, sessionPath(sessionID)+"/release", struct{}{}, &s)
 	return s, err
 }
 
-// Cleared are the prompts that a clear has cancelled.
+// Cleared lists the prompts that a clear has cancelled.
 type Cleared struct {
 	PromptIDs []string `json:"promptIds"`
 }

@@ -11,22 +11,23 @@ import (
 
 // Run is a prompt to an agent, and its result.
 type Run struct {
-	RunID     string `json:"runId"` // which it keeps when its prompt is queued again
+	RunID     string `json:"runId"` // unchanged when the prompt is queued again
 	SessionID string `json:"sessionId"`
 	PromptID  string `json:"promptId"`
 	Agent     string `json:"agent"`
-	// BaseSessionID and BaseBundleID are what it began with; the bundle is empty if the session had worked since its newest one.
+	// BaseSessionID and BaseBundleID are the base of the run. BaseBundleID is empty if the session
+	// had worked since its newest bundle.
 	BaseSessionID string       `json:"baseSessionId,omitempty"`
 	BaseBundleID  string       `json:"baseBundleId,omitempty"`
-	Forked        bool         `json:"forked"` // the session was made for the run
+	Forked        bool         `json:"forked"` // the session was created for the run
 	JoinedTo      string       `json:"joinedTo,omitempty"`
 	Status        PromptStatus `json:"status"`
-	Outcome       PromptStatus `json:"outcome,omitempty"` // once it is over
+	Outcome       PromptStatus `json:"outcome,omitempty"` // set when the run has ended
 	Reason        string       `json:"reason,omitempty"`
 	Attempts      int          `json:"attempts"`
 	Usage         *Usage       `json:"usage,omitempty"`
 	Model         string       `json:"model,omitempty"`
-	BundleID      string       `json:"bundleId,omitempty"` // saved after it has completed
+	BundleID      string       `json:"bundleId,omitempty"` // saved after the run has completed
 	CreatedAt     Time         `json:"createdAt"`
 	StartedAt     *Time        `json:"startedAt,omitempty"`
 	EndedAt       *Time        `json:"endedAt,omitempty"`
@@ -37,9 +38,9 @@ type RunRequest struct {
 	BaseSessionID string    `json:"baseSessionId,omitempty"`
 	BaseBundleID  string    `json:"baseBundleId,omitempty"`
 	Input         string    `json:"input"`
-	Agent         string    `json:"agent,omitempty"`   // of the session that is forked
-	Profile       string    `json:"profile,omitempty"` // of the session that is forked
-	Fork          bool      `json:"fork,omitempty"`    // in its own session
+	Agent         string    `json:"agent,omitempty"`   // for a forked session
+	Profile       string    `json:"profile,omitempty"` // for a forked session
+	Fork          bool      `json:"fork,omitempty"`    // run in a new session
 	OnUnknown     OnUnknown `json:"onUnknown,omitempty"`
 }
 
@@ -51,10 +52,12 @@ type RunFilter struct {
 	Limit     int // 0 for all
 }
 
-// maxRunWait is how long one request waits for a run. A call has 30 seconds, and a proxy between may not allow more.
+// maxRunWait is how long one request waits for a run. A call has 30 seconds, and a proxy may not
+// allow more.
 const maxRunWait = 20 * time.Second
 
-// RunStart starts a run. The same key again within 24 hours returns the first run; an empty key is a new one.
+// RunStart starts a run. A repeated call with the same key within 24 hours returns the first run.
+// If key is empty, a new key is generated.
 func (c *Client) RunStart(ctx context.Context, r RunRequest, key string) (run Run, err error) {
 	if key == "" {
 		key = uuid.NewString()
@@ -63,7 +66,7 @@ func (c *Client) RunStart(ctx context.Context, r RunRequest, key string) (run Ru
 	return run, err
 }
 
-// RunGet returns the present state of a run.
+// RunGet returns the current state of a run.
 func (c *Client) RunGet(ctx context.Context, runID string) (run Run, err error) {
 	_, err = c.call(ctx, http.MethodGet, runPath(runID), nil, &run)
 	return run, err
@@ -90,8 +93,8 @@ func (c *Client) RunList(ctx context.Context, f RunFilter) (Page[Run], error) {
 	return list[Run](ctx, c, "/api/runs", query, f.Limit)
 }
 
-// RunCancel withdraws a run that waits, or has the turn of one that is in progress interrupted. A
-// run that has ended does not change.
+// RunCancel withdraws a waiting run, or interrupts the turn of a run in progress. A run that has
+// ended does not change.
 func (c *Client) RunCancel(ctx context.Context, runID string) (run Run, err error) {
 	_, err = c.call(ctx, http.MethodPost, runPath(runID)+"/cancel", struct{}{}, &run)
 	return run, err

@@ -22,7 +22,8 @@ func (c *Client) SecretList(ctx context.Context) (page Page[Secret], err error) 
 	return page, err
 }
 
-// SecretPut stores a secret, and the hosts that it is bound to, in place of an older one.
+// SecretPut stores a secret and the hosts that it is bound to. It replaces an existing secret with
+// the same name.
 func (c *Client) SecretPut(ctx context.Context, name string, value string, hosts []string) (s Secret, err error) {
 	body := map[string]any{"value": value}
 	if len(hosts) > 0 {

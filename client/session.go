@@ -15,12 +15,12 @@ type Status string
 
 // The states. Prompts are accepted in all but StatusTerminated.
 const (
-	StatusInitializing Status = "initializing" // it has no sandbox yet
+	StatusInitializing Status = "initializing" // has no sandbox yet
 	StatusRunning      Status = "running"
 	StatusHibernating  Status = "hibernating"
-	StatusHibernated   Status = "hibernated" // it uses no compute, and wakes with the next prompt
+	StatusHibernated   Status = "hibernated" // uses no compute, and wakes with the next prompt
 	StatusRestoring    Status = "restoring"
-	StatusTerminated   Status = "terminated" // it is over
+	StatusTerminated   Status = "terminated" // has ended permanently
 	StatusError        Status = "error"      // a person must recover or stop it
 )
 
@@ -40,27 +40,29 @@ type Session struct {
 	IdleTimeout  Duration   `json:"idleTimeout"`
 	// IdleTimeoutSeconds is IdleTimeout as a number.
 	IdleTimeoutSeconds float64 `json:"idleTimeoutSeconds"`
-	// SleepsAt is when it hibernates unless something happens first, ExpiresAt when it leaves its sandbox because of the
-	// provider's limit, NextCheckpointAt when it is saved next.
+	// SleepsAt is the time at which the session hibernates if it stays idle, ExpiresAt the time at
+	// which it leaves its sandbox because of the provider's limit, and NextCheckpointAt the time at
+	// which it is saved next.
 	SleepsAt         *Time           `json:"sleepsAt"`
 	ExpiresAt        *Time           `json:"expiresAt"`
 	NextCheckpointAt *Time           `json:"nextCheckpointAt"`
 	Metadata         json.RawMessage `json:"metadata"` // a JSON object
 	Options          Options         `json:"options"`
-	Generation       int64           `json:"generation"` // rises with every sandbox
+	Generation       int64           `json:"generation"` // incremented with every sandbox
 	Receipt          *Receipt        `json:"receipt,omitempty"`
-	// Head is the bundle that it wakes from, HeadSuccess the newest one that does not end with a turn that failed.
+	// Head is the bundle that the session wakes from, and HeadSuccess the newest bundle that does
+	// not end with a failed turn.
 	Head        string         `json:"head,omitempty"`
 	HeadSuccess string         `json:"headSuccess,omitempty"`
 	Metrics     Metrics        `json:"metrics"`
 	Queue       Queue          `json:"queue"`
 	Doing       Activity       `json:"doing"`
 	Questions   QuestionCounts `json:"questions"`
-	// PendingCommands were accepted and have not ended, oldest first.
+	// PendingCommands lists the accepted commands that have not ended, oldest first.
 	PendingCommands []Command `json:"pendingCommands"`
 	Runtime         Runtime   `json:"runtime"`
 	Purge           *Purge    `json:"purge,omitempty"`
-	// Warnings are in the response to the creation only.
+	// Warnings is only set in the response to the creation.
 	Warnings []Warning `json:"warnings,omitempty"`
 }
 
@@ -71,19 +73,19 @@ type Workspace struct {
 	Setup   string `json:"setup,omitempty"` // a script
 }
 
-// Options are the choices of a session that its agent reads.
+// Options are the settings of a session that its agent reads.
 type Options struct {
 	Model string `json:"model,omitempty"`
-	// Permissions is the default policy for calls of tools. A profile may have exceptions.
+	// Permissions is the default policy for tool calls. A profile may have exceptions.
 	Permissions Policy `json:"permissions,omitempty"`
-	// QuestionTimeout is how long a question waits for its answer.
+	// QuestionTimeout is how long a question waits for an answer.
 	QuestionTimeout Duration `json:"questionTimeout,omitzero"`
-	// Checkpoint says when a bundle is saved while the session is awake: hibernate (not at all), turn, or a duration; empty
-	// for the installation's policy.
+	// Checkpoint determines when bundles are saved while the session is awake: hibernate (never),
+	// turn, or a duration. Empty means the installation's policy.
 	Checkpoint string `json:"checkpoint,omitempty"`
 }
 
-// Policy decides about calls of tools.
+// Policy determines whether tool calls are allowed.
 type Policy string
 
 // The policies; the default is PolicyAllow.
@@ -93,13 +95,14 @@ const (
 	PolicyDeny  Policy = "deny"
 )
 
-// Receipt is the account of a restore. Missing is [] if everything is there.
+// Receipt is the result of a restore. Missing is [] if nothing is missing.
 type Receipt struct {
 	Kind      string   `json:"kind"` // full, partial, fresh or unverified
 	Missing   []string `json:"missing"`
-	Unchecked []string `json:"unchecked,omitempty"` // what was not compared
-	Moved     string   `json:"moved,omitempty"`     // where the session was before it was imported
-	// HandedFrom is the agent whose memory is missing, as the session was forked with another one.
+	Unchecked []string `json:"unchecked,omitempty"` // parts that were not compared
+	Moved     string   `json:"moved,omitempty"`     // origin of the session before its import
+	// HandedFrom is the agent whose memory is missing because the session was forked with another
+	// agent.
 	HandedFrom string `json:"handedFrom,omitempty"`
 }
 
@@ -113,7 +116,8 @@ type Metrics struct {
 	CostUSD       *float64 `json:"costUsd"` // nil if it is not known
 }
 
-// Queue counts the prompts of a session that are not over, or need a person, and says whether the queue is held.
+// Queue has the numbers of prompts of a session that have not ended or need a person's decision,
+// and the hold of the queue, if any.
 type Queue struct {
 	Queued     int64 `json:"queued"`
 	Processing int64 `json:"processing"`
@@ -121,7 +125,7 @@ type Queue struct {
 	Hold
 }
 
-// Hold says whether a queue is held: no prompt starts until it is released.
+// Hold is the hold of a queue: no prompt starts until it is released.
 type Hold struct {
 	Held       bool   `json:"held"`
 	HeldSince  *Time  `json:"heldSince,omitempty"`
@@ -135,17 +139,17 @@ type Activity struct {
 	State string `json:"state"`
 	Step  string `json:"step,omitempty"`
 	Text  string `json:"text"`
-	Until *Time  `json:"until,omitempty"` // when it tries again, for the step `wait`
+	Until *Time  `json:"until,omitempty"` // time of the next retry, for the step `wait`
 }
 
-// QuestionCounts are the questions of a session.
+// QuestionCounts has the numbers of questions of a session.
 type QuestionCounts struct {
 	Open int64 `json:"open"`
 }
 
-// Runtime says what of a session is alive.
+// Runtime describes the running parts of a session.
 type Runtime struct {
-	IsLoaded bool     `json:"isLoaded"` // its workflow is open
+	IsLoaded bool     `json:"isLoaded"` // the workflow is open
 	Sandbox  *Sandbox `json:"sandbox"`  // nil if there is none
 }
 
@@ -163,18 +167,18 @@ type Purge struct {
 	RequestedAt Time   `json:"requestedAt"`
 }
 
-// Warning is something that keeps a request which succeeded from having its effect.
+// Warning is a problem that prevents a successful request from having its effect.
 type Warning struct {
 	Code   string `json:"code"`
-	Field  string `json:"field"` // of the request
+	Field  string `json:"field"` // field of the request
 	Detail string `json:"detail"`
 }
 
-// Create says what session to create.
+// Create describes the session to create.
 type Create struct {
 	Agent       string         `json:"agent"`
 	Title       string         `json:"title,omitempty"`
-	Profile     string         `json:"profile,omitempty"` // ID or name, @VERSION for one that is not the newest
+	Profile     string         `json:"profile,omitempty"` // ID or name, with @VERSION for a version that is not the newest
 	Workspace   *Workspace     `json:"workspace,omitempty"`
 	Prompt      *FirstPrompt   `json:"prompt,omitempty"`
 	Sandbox     string         `json:"sandbox,omitempty"` // lazy or eager
@@ -183,15 +187,15 @@ type Create struct {
 	Options     *Options       `json:"options,omitempty"`
 }
 
-// FirstPrompt is the prompt that a session begins with.
+// FirstPrompt is the first prompt of a new session.
 type FirstPrompt struct {
 	Content string `json:"content"`
 	ID      string `json:"id,omitempty"`
 	Files   []File `json:"-"` // attachments
 }
 
-// SessionCreate creates a session. The same key and session again within 24 hours return the first one; an empty key is
-// a new one.
+// SessionCreate creates a session. A repeated call with the same key and session within 24 hours
+// returns the first session. If key is empty, a new key is generated.
 func (c *Client) SessionCreate(ctx context.Context, create Create, key string) (s Session, err error) {
 	if key == "" {
 		key = uuid.NewString()
@@ -212,13 +216,13 @@ func (c *Client) SessionGet(ctx context.Context, id string) (s Session, err erro
 	return s, err
 }
 
-// SessionPatch changes the fields of body, as PATCH takes them.
+// SessionPatch changes the fields in body, which is the body of the PATCH request.
 func (c *Client) SessionPatch(ctx context.Context, id string, body map[string]any) (s Session, err error) {
 	_, err = c.call(ctx, http.MethodPatch, sessionPath(id), body, &s)
 	return s, err
 }
 
-// List selects sessions; the zero value all.
+// List selects sessions. The zero value selects all sessions.
 type List struct {
 	Status, Agent, Query, Sort string
 	Cursor                     string            // NextCursor of an earlier list
@@ -226,7 +230,7 @@ type List struct {
 	Limit                      int               // at most this many; 0 for all
 }
 
-// SessionList returns sessions, newest first unless they are sorted otherwise, over as many pages as it takes.
+// SessionList returns sessions, newest first by default. It reads all pages.
 func (c *Client) SessionList(ctx context.Context, l List) (Page[Session], error) {
 	query := url.Values{}
 	for name, value := range map[string]string{"status": l.Status, "agent": l.Agent, "q": l.Query, "sort": l.Sort, "cursor": l.Cursor} {
@@ -243,11 +247,11 @@ func (c *Client) SessionList(ctx context.Context, l List) (Page[Session], error)
 // SessionURL is the address of a session in the API.
 func (c *Client) SessionURL(id string) string { return c.base.String() + sessionPath(id) }
 
-// ForksPolicy decides how a purge handles the forks of a session: nothing ("", which is refused if
-// there are any), "detach" or "purge".
+// ForksPolicy determines how a purge handles the forks of a session: "detach", "purge", or "", with
+// which the purge is refused if there are forks.
 type ForksPolicy string
 
-// Purge has everything of a session erased, after it was stopped.
+// Purge stops a session and erases all its data.
 func (c *Client) Purge(ctx context.Context, id string, forks ForksPolicy) (s Session, err error) {
 	query := "?purge=true"
 	if forks != "" {
@@ -259,7 +263,8 @@ func (c *Client) Purge(ctx context.Context, id string, forks ForksPolicy) (s Ses
 
 func sessionPath(id string) string { return "/api/sessions/" + url.PathEscape(id) }
 
-// StreamToken lets a browser read the streams of one session for a while, with the query parameter token.
+// StreamToken lets a browser read the streams of one session for a limited time, with the query
+// parameter token.
 type StreamToken struct {
 	SessionID string `json:"sessionId"`
 	Token     string `json:"token"`

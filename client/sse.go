@@ -14,32 +14,32 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/backoff"
 )
 
-// silence is how long a stream may say nothing at all, not even a comment, before
-// its connection is closed: three heartbeats of the server.
+// silence is how long a stream may receive no data, not even a comment, before its connection is
+// closed: three heartbeats of the server.
 const silence = 45 * time.Second
 
-// Positions that are none.
+// Special values of positions.
 const (
-	// Latest is the present end of a log: what happens from now on.
+	// Latest is the current end of a log; only new events follow.
 	Latest int64 = -1
-	// Oldest is the oldest event that is kept, for FollowAll.
+	// Oldest is the position before the oldest stored event, for FollowAll.
 	Oldest int64 = -2
 )
 
 // message is one server-sent event. An id without data has no event.
 type message struct{ id, event, data string }
 
-// source is a stream of server-sent events, which is read over as many connections as it takes.
+// source is a stream of server-sent events that is read over one or more connections.
 type source struct {
 	client *Client
 	path   string
 	query  string
-	// position is sent with each connection. take moves it.
+	// position is sent with each connection. take updates it.
 	position int64
-	// take gets each message, and reports whether it was the last one to be read.
+	// take handles a message, and reports whether it is the last one to read.
 	take func(message) (done bool, err error)
 
-	connected bool // a stream has been open
+	connected bool // a stream has been open before
 	done      bool
 }
 
@@ -84,7 +84,7 @@ func (s *source) connect(ctx context.Context) error {
 	for {
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			return err // a truncated message comes again, whole
+			return err // the server sends a truncated message again, complete
 		}
 		watchdog.Reset(silence)
 		line = strings.TrimRight(line, "\r\n")
@@ -99,7 +99,7 @@ func (s *source) connect(ctx context.Context) error {
 			m.data += value
 		case line == "":
 			if m != (message{}) {
-				// The program may take its time with a message, in which nothing is read.
+				// Nothing is read while the program handles a message, however long that takes.
 				watchdog.Stop()
 				if s.done, err = s.take(m); err != nil || s.done {
 					return err

@@ -12,7 +12,7 @@ type Time struct{ time.Time }
 // timeLayout has the three decimals spelled out, so that times sort as text.
 const timeLayout = "2006-01-02T15:04:05.000Z"
 
-// String is t in JSON, without the quotes.
+// String returns t as in JSON, without the quotes.
 func (t Time) String() string { return t.UTC().Format(timeLayout) }
 
 // MarshalJSON writes t as a JSON string.
@@ -35,13 +35,13 @@ func (t *Time) UnmarshalJSON(data []byte) error {
 // Duration is a time span. In JSON it is a Go duration string such as "15m0s".
 type Duration time.Duration
 
-// String is d as time.Duration prints it.
+// String formats d like time.Duration.
 func (d Duration) String() string { return time.Duration(d).String() }
 
 // MarshalText writes d as String does.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText reads what time.ParseDuration does.
+// UnmarshalText accepts the syntax of time.ParseDuration.
 func (d *Duration) UnmarshalText(text []byte) error {
 	parsed, err := time.ParseDuration(string(text))
 	*d = Duration(parsed)

@@ -15,11 +15,12 @@ import (
 // TranscriptFile is one of the agent's own files.
 type TranscriptFile struct {
 	Path    string
-	Version int64 // rises when the agent rewrote the file
+	Version int64 // incremented when the agent rewrites the file
 	Data    []byte
 }
 
-// MarshalJSON encodes the file as the API does: its content is text where it is UTF-8, else base64.
+// MarshalJSON encodes the file as the API does: its content is text if it is UTF-8, otherwise
+// base64.
 func (f TranscriptFile) MarshalJSON() ([]byte, error) {
 	p := transcriptPiece{Path: f.Path, Version: f.Version, Size: int64(len(f.Data)), Encoding: "utf-8", Content: string(f.Data)}
 	if !utf8.Valid(f.Data) {
@@ -32,8 +33,9 @@ func (f TranscriptFile) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// TranscriptPiece is a part of a file. Pieces of the same path and version, in order, are the file. One with Offset 0 begins it, also again if it
-// has another version: the agent rewrote the file while it was read.
+// TranscriptPiece is a part of a file. The pieces of the same path and version, in order, make up
+// the file. A piece with Offset 0 starts the file. If the agent rewrites the file while it is read,
+// the file starts again with another version.
 type TranscriptPiece struct {
 	Path    string
 	Version int64
@@ -63,8 +65,8 @@ func (p transcriptPiece) decode() (TranscriptPiece, error) {
 	return out, err
 }
 
-// TranscriptPieces reads the agent's own files, or that at path alone, in pieces of about 1 MiB. A
-// value that is yielded with an error is not valid, and is the last one.
+// TranscriptPieces reads the agent's own files, or only the file at path, in pieces of about 1 MiB.
+// A value that is yielded with an error is invalid and the last one.
 func (c *Client) TranscriptPieces(ctx context.Context, sessionID, path string) iter.Seq2[TranscriptPiece, error] {
 	return func(yield func(TranscriptPiece, error) bool) {
 		query := url.Values{"limit": {"100"}}
@@ -94,7 +96,8 @@ func (c *Client) TranscriptPieces(ctx context.Context, sessionID, path string) i
 	}
 }
 
-// Transcripts reads the agent's own files, one after the other: it holds one of them, and a page.
+// Transcripts reads the agent's own files one after the other. It holds one file and one page in
+// memory.
 func (c *Client) Transcripts(ctx context.Context, sessionID string) iter.Seq2[TranscriptFile, error] {
 	return func(yield func(TranscriptFile, error) bool) {
 		var file *TranscriptFile

@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// Files that take many pages arrive whole, as one response has them.
+// Files that span many pages arrive complete and equal those of a single response.
 func TestTranscriptsAreReadInPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -5,9 +5,10 @@ import (
 	"fmt"
 )
 
-// PromptWait returns a prompt when it has ended, whatever its outcome. It waits while the session is in error or its queue is held; bound it with ctx.
+// PromptWait returns a prompt when it has ended, with any outcome. It also waits while the session
+// is in error or its queue is held; use ctx to limit the wait.
 func (c *Client) PromptWait(ctx context.Context, sessionID, promptID string) (Prompt, error) {
-	after, err := c.Position(ctx, sessionID) // before the prompt is read, so that its end is not missed
+	after, err := c.Position(ctx, sessionID) // read before the prompt, so that the end of the prompt is not missed
 	if err != nil {
 		return Prompt{}, err
 	}

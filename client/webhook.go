@@ -22,11 +22,12 @@ type Webhook struct {
 	RotatedUntil   *Time             `json:"rotatedUntil,omitempty"`
 	CreatedAt      Time              `json:"createdAt"`
 	UpdatedAt      Time              `json:"updatedAt"`
-	// Secret is set by WebhookCreate and WebhookRotate only.
+	// Secret is only set by WebhookCreate and WebhookRotate.
 	Secret string `json:"secret,omitempty"`
 }
 
-// WebhookFields are what a webhook is created with, and what an update changes: fields that are nil stay.
+// WebhookFields are the fields of a new webhook, or the changes of an update. In an update, nil
+// fields stay unchanged.
 type WebhookFields struct {
 	URL         *string           `json:"url,omitempty"`
 	Description *string           `json:"description,omitempty"`
@@ -88,19 +89,21 @@ func (c *Client) WebhookDelete(ctx context.Context, id string) error {
 	return err
 }
 
-// WebhookRotate replaces the secret of a webhook; the one before it signs for overlap, such as "24h", too.
+// WebhookRotate replaces the secret of a webhook. The previous secret also signs deliveries for the
+// duration overlap, such as "24h".
 func (c *Client) WebhookRotate(ctx context.Context, id, overlap string) (w Webhook, err error) {
 	_, err = c.call(ctx, http.MethodPost, webhookPath(id)+"/rotate", map[string]string{"overlap": overlap}, &w)
 	return w, err
 }
 
-// WebhookTest sends a delivery that tries a webhook.
+// WebhookTest sends a test delivery to a webhook.
 func (c *Client) WebhookTest(ctx context.Context, id string) (d Delivery, err error) {
 	_, err = c.call(ctx, http.MethodPost, webhookPath(id)+"/test", nil, &d)
 	return d, err
 }
 
-// DeliveryList lists deliveries of a webhook, newest first; status selects, unless it is empty.
+// DeliveryList lists the deliveries of a webhook, newest first. If status is not empty, it lists
+// only deliveries with that status.
 func (c *Client) DeliveryList(ctx context.Context, id, status string, limit int) (Page[Delivery], error) {
 	query := url.Values{}
 	if status != "" {

@@ -6,12 +6,12 @@ import (
 	"net/url"
 )
 
-// Subject is what [Client.Why] explains.
+// Subject is the subject of an explanation by [Client.Why].
 type Subject string
 
 // The subjects.
 const (
-	SubjectSession    Subject = "session" // its present state
+	SubjectSession    Subject = "session" // the current state of the session
 	SubjectTransition Subject = "transition"
 	SubjectPrompt     Subject = "prompt"
 	SubjectReceipt    Subject = "receipt"
@@ -22,17 +22,18 @@ const (
 type Explanation struct {
 	SessionID string  `json:"sessionId"`
 	Of        Subject `json:"of"`
-	// ID of the prompt or question, or the number of the transition, also of a receipt's; empty for the session.
+	// ID is the id of the prompt or question, or the number of the transition, including that of a
+	// receipt. It is empty for the session.
 	ID      string `json:"id,omitempty"`
 	At      Time   `json:"at"`
-	Code    string `json:"code"` // of the first cause that says why
+	Code    string `json:"code"` // code of the first cause that explains the state
 	Summary string `json:"summary"`
-	// Causes begin with what was asked about; each one was caused by those after it.
+	// Causes starts with the subject. Each entry was caused by the entries after it.
 	Causes []Cause `json:"causes"`
-	// Disagreements are where Postgres and Temporal say different things.
+	// Disagreements lists the facts that differ between Postgres and Temporal.
 	Disagreements []Disagreement      `json:"disagreements"`
 	Temporal      ExplanationTemporal `json:"temporal"`
-	// Truncated: older causes were not read, or are left out.
+	// Truncated reports that older causes were not read or are omitted.
 	Truncated bool `json:"truncated,omitempty"`
 }
 
@@ -43,7 +44,7 @@ type Cause struct {
 	Text   string          `json:"text"`
 	Source string          `json:"source"` // rows or temporal
 	About  *CauseReference `json:"about,omitempty"`
-	// Times is how often it happened in a row, if that was more than once.
+	// Times is the number of consecutive occurrences, if there was more than one.
 	Times int `json:"times,omitempty"`
 }
 
@@ -53,7 +54,7 @@ type CauseReference struct {
 	ID   string `json:"id"`
 }
 
-// Disagreement is something that Postgres and Temporal know differently.
+// Disagreement is a fact that differs between Postgres and Temporal.
 type Disagreement struct {
 	Code     string `json:"code"`
 	Text     string `json:"text"`
@@ -64,14 +65,14 @@ type Disagreement struct {
 // ExplanationTemporal reports how much of the history of the session's workflow was read.
 type ExplanationTemporal struct {
 	Available    bool   `json:"available"`
-	Reason       string `json:"reason,omitempty"` // that it was not read
+	Reason       string `json:"reason,omitempty"` // reason why the history was not read
 	WorkflowOpen bool   `json:"workflowOpen"`
 	Events       int    `json:"events"`
 	Truncated    bool   `json:"truncated,omitempty"`
 }
 
-// Why explains a subject of a session. The id is that of the prompt or question, or the number of the transition; empty for the
-// newest, or the one at work.
+// Why explains a subject of a session. The id is that of the prompt or question, or the number of
+// the transition. An empty id selects the newest or current one.
 func (c *Client) Why(ctx context.Context, sessionID string, of Subject, id string) (e Explanation, err error) {
 	path := sessionPath(sessionID) + "/why"
 	if of != SubjectSession && of != "" {

@@ -20,8 +20,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/why"
 )
 
-// TestTypesHaveFieldsOfServer compares the types with those that the server encodes, name by name: a field that is missing here is lost
-// for programs, and for the output of the command line.
+// TestTypesHaveFieldsOfServer compares the field names of the types with those that the server
+// encodes. A field that is missing here is lost for programs and for the output of the command
+// line.
 func TestTypesHaveFieldsOfServer(t *testing.T) {
 	t.Parallel()
 	for _, pair := range []struct{ server, here any }{
@@ -66,7 +67,7 @@ func TestTypesHaveFieldsOfServer(t *testing.T) {
 	}
 }
 
-// fields are the JSON names of a type with their options and kinds, in order.
+// fields returns the JSON names of a type with their options and kinds, in order.
 func fields(t reflect.Type, at string) []string {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8 {
 		t = t.Elem()
@@ -120,7 +121,7 @@ func TestEveryCodeAndTypeHasItsConstant(t *testing.T) {
 	require.Subset(t, types, constants(t, "../internal/conversation/event.go", "EventType"))
 }
 
-// constants are the values of the string constants of a type in a file.
+// constants returns the values of the string constants of a type in a file.
 func constants(t *testing.T, file, of string) []string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)

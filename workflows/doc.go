@@ -139,7 +139,7 @@
 //	workflow reset by hand, to any task       repeated requests are refused; the run      continued
 //	                                          reads Postgres and continues from there
 //	record refused permanently                the row is read again, after a pause of     waits
-//	                                          up to 30s if refusals repeat   
+//	                                          up to 30s if refusals repeat
 //	no row of the session                     the workflow completes                      –
 //
 // # Limits

@@ -18,11 +18,11 @@ import (
 // agentRun is the name of the run for its agent and the runner.
 func (a *attempt) agentRun() string { return run.AgentID(a.in.RunID, a.start.Run.Part) }
 
-// park parks the run if it has only waited for open questions for a while. Later output of the
-// agent is only in its transcripts.
+// park parks the run if it has waited only for open questions for a while. Later output of the
+// agent appears only in its transcripts.
 func (a *attempt) park(ctx context.Context, link *turnLink) error {
 	open := !a.waiting.expires.IsZero()
-	if a.lastActive.IsZero() { // the attempt has just begun
+	if a.lastActive.IsZero() { // the attempt has just started
 		a.lastActive = time.Now()
 	}
 	if a.in.ParkAfter <= 0 || !open || a.end != nil || min(time.Since(a.lastActive), time.Since(a.tried)) < a.in.ParkAfter {
@@ -41,8 +41,8 @@ func (a *attempt) park(ctx context.Context, link *turnLink) error {
 	return nil
 }
 
-// beginPart begins the part of a run that follows an answer: it closes the blocks that the previous
-// part left open, and starts a new translator.
+// beginPart starts the part of a run that follows an answer: it closes the blocks that the previous
+// part left open, and creates a new translator.
 func (a *attempt) beginPart(ctx context.Context) (err error) {
 	part := a.start.Run.Part
 	if part == 0 || a.end != nil {
@@ -93,8 +93,8 @@ func (a *attempt) promptInput() agent.PromptInput {
 	return in
 }
 
-// answered records that the agent has received the outcome of the questions that this part of the
-// run begins with.
+// answered records that the agent has received the outcome of the questions at the start of this
+// part of the run.
 func (a *attempt) answered(ctx context.Context) error {
 	var ids []string
 	for _, q := range a.answers {
@@ -108,8 +108,8 @@ func (a *attempt) answered(ctx context.Context) error {
 	return Stored(a.Store.QuestionsDelivered(ctx, a.token, ids))
 }
 
-// givenAnswer returns the answer to a question that the agent asks again because it repeats the
-// work it was doing when its session hibernated. Each answer is used once.
+// givenAnswer returns the stored answer to a question that the agent asks again because it repeats
+// the work that the hibernation of its session interrupted. Each answer is used once.
 func (a *attempt) givenAnswer(q agent.Question) *agent.Answer {
 	for _, before := range a.answers {
 		same := before.Asked.Kind == q.Kind && before.Asked.ToolName == q.ToolName &&
@@ -138,8 +138,8 @@ func answerOf(q question.Question) question.Answer {
 	return question.Answer{Decision: question.Reject, Message: nobodyAnswered}
 }
 
-// continuation describes, for an agent that was stopped, the outcome of its questions. It is text,
-// because no agent waits for an answer across a restart.
+// continuation describes the outcome of its questions to an agent that was stopped. The result is
+// text, because no agent waits for an answer across a restart.
 func continuation(questions []question.Question) string {
 	var b strings.Builder
 	b.WriteString("You were paused while you waited for people, and have been resumed. Calls that were waiting have not run. " +
@@ -179,5 +179,5 @@ func outcomeOf(q question.Question) string {
 	return subject + strings.Join(answers, ". ")
 }
 
-// maxQuotedInput bounds the quoted input of a call. The agent has all of it in its memory.
+// maxQuotedInput bounds the quoted input of a call. The agent has the whole input in its memory.
 const maxQuotedInput = 4 << 10

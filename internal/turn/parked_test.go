@@ -22,7 +22,7 @@ var (
 	expired = question.Question{ID: "q4", Asked: question.Asked{ID: "4", Kind: question.Permission, ToolName: "Bash", Input: json.RawMessage(`{"command":"rm"}`)}}
 )
 
-// TestResumedAgentGetsAnswers: its input lists every question and its outcome.
+// TestResumedAgentGetsAnswers checks that the agent's input lists every question with its outcome.
 func TestResumedAgentGetsAnswers(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, `You were paused while you waited for people, and have been resumed. Calls that were waiting have not run. Other running calls and subagents were stopped and have no result.
@@ -38,8 +38,8 @@ You asked for permission to use Bash with {"command":"rm"}. No answer came in ti
 Continue with what you were doing.`, continuation([]question.Question{allowed, rejected, chosen, expired}))
 }
 
-// TestRepeatedQuestionGetsAnswerOnce: a call is the same however its JSON is
-// formatted; another call is another question.
+// TestRepeatedQuestionGetsAnswerOnce checks that a repeated call matches regardless of the
+// formatting of its JSON, and that another call is another question.
 func TestRepeatedQuestionGetsAnswerOnce(t *testing.T) {
 	t.Parallel()
 	a := &attempt{convert: &convert{}, answers: []question.Question{allowed, expired}}

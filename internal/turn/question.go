@@ -18,25 +18,26 @@ import (
 
 // questionStore stores the questions of agents.
 type questionStore interface {
-	// QuestionsPending returns the open questions of a run and the ended ones whose outcome its
-	// agent has not received; with again, also those whose outcome an earlier attempt has sent.
+	// QuestionsPending returns the open questions of a run and the ended questions whose outcome
+	// its agent has not received. If again is set, it also returns questions whose outcome an
+	// earlier attempt has sent.
 	QuestionsPending(ctx context.Context, runID string, again bool) ([]question.Question, error)
 	// QuestionExpire ends an open question that has expired, and returns it.
 	QuestionExpire(ctx context.Context, sessionID, questionID string) (question.Question, error)
-	// QuestionsDelivered records that the ends of questions were sent to the agent. It counts only
-	// while token is the run's newest.
+	// QuestionsDelivered records that the outcomes of questions were sent to the agent. It has no
+	// effect unless token is the run's newest.
 	QuestionsDelivered(ctx context.Context, token string, questionIDs []string) error
-	// QuestionsParked returns the questions that a part of a run begins with.
+	// QuestionsParked returns the questions that a part of a run starts with.
 	QuestionsParked(ctx context.Context, runID string, part int64) ([]question.Question, error)
-	// RunPark ends the attempt with the token and parks the run, if it only waits for people.
+	// RunPark ends the attempt with the token and parks the run, if the run only waits for people.
 	RunPark(ctx context.Context, p run.Parking) (bool, error)
 }
 
-// lookForAnswers is how often the rows of waiting questions are read without a notification of an
-// answer.
+// lookForAnswers is the interval at which the rows of waiting questions are read without a
+// notification of an answer.
 const lookForAnswers = 5 * time.Second
 
-// The answers that an agent receives if no person has answered.
+// The answers that an agent receives if no person answers.
 const (
 	deniedByPolicy  = "The permissions of this session do not allow this."
 	nobodyAnswered  = "No answer came in time."
@@ -47,19 +48,20 @@ const (
 	tooManyToAsk    = "The people of this session have been asked 1000 times in this turn, which is the limit."
 )
 
-// waiting is a turn's view of the questions that its agent waits for. The rows are authoritative:
-// one statement accepts an answer there, whether or not a worker is running.
+// waiting is a turn's view of the questions that its agent waits for. The rows in Postgres are
+// authoritative: one statement accepts an answer, whether or not a worker is running.
 type waiting struct {
-	changed <-chan struct{} // the session's log has grown; nil while nothing is asked
-	stop    func()          // of the watch; nil likewise
-	expires time.Time       // when the first of them does
-	looked  time.Time       // the last read of the rows
+	changed <-chan struct{} // signals that the session's log has grown; nil while no question is open
+	stop    func()          // stops the watch; nil while no question is open
+	expires time.Time       // the earliest expiry of the open questions
+	looked  time.Time       // time of the last read of the rows
 	due     bool            // the rows must be read now
 	again   bool            // an earlier attempt may have sent answers over a link that lost them
 }
 
 // ask sorts the questions of a frame: the session's policy answers the permissions that it covers,
-// and people the others. Both are stored with the frame, and sent after it.
+// and people answer the other questions. Both kinds are stored with the frame, and answers are sent
+// after it is committed.
 func (a *attempt) ask(questions []agent.Question, frame int64) []eventlog.Question {
 	if _, ok := a.adapter.(agent.Answerer); !ok {
 		return nil
@@ -109,7 +111,7 @@ func (a *attempt) ask(questions []agent.Question, frame int64) []eventlog.Questi
 		default:
 			a.limits.Asked++
 		}
-		if reason != "" { // stored without its large parts, which a rejection does not need
+		if reason != "" { // stored without the large parts of the question, which a rejection does not need
 			asked.Asked.Input, asked.Asked.Inquiries, asked.Asked.Suggestions = nil, nil, nil
 			asked.Asked.Title, asked.Asked.ToolName = conversation.BoundedID(q.Title), conversation.BoundedID(q.ToolName)
 			asked.Asked.ToolUseID = conversation.BoundedID(q.ToolUseID)
@@ -121,12 +123,12 @@ func (a *attempt) ask(questions []agent.Question, frame int64) []eventlog.Questi
 	return out
 }
 
-// questionCost is what a question takes besides its content.
+// questionCost is the size overhead of a question in addition to its content.
 const questionCost = 1 << 10
 
-// unfit returns the reason why a question cannot be stored in full, and therefore is neither asked
-// nor allowed: it is too large, or there were too many. A permission that is sent to an agent
-// includes the input of the question.
+// unfit returns the reason why a question cannot be stored in full and is therefore rejected: it is
+// too large, or the turn had too many questions. A permission that is sent to an agent includes the
+// input of the question.
 func (a *attempt) unfit(q agent.Question, policy permission.Policy) string {
 	size := sizeOf(q)
 	switch {
@@ -145,7 +147,7 @@ func (a *attempt) unfit(q agent.Question, policy permission.Policy) string {
 func sizeOf(q agent.Question) int {
 	encoded, err := json.Marshal(q)
 	if err != nil {
-		return 0 // then it is not stored either
+		return 0 // such a question is not stored either
 	}
 	return len(encoded)
 }
@@ -153,7 +155,7 @@ func sizeOf(q agent.Question) int {
 func (a *attempt) answer(link *turnLink, answerer agent.Answerer, q agent.Question, answer agent.Answer) error {
 	data, err := answerer.Answer(q, answer)
 	if err != nil {
-		// The turn must not stop for it.
+		// This must not stop the turn.
 		a.log().Warn("an answer does not fit its question", slog.String("question", q.ID), slog.Any("error", err))
 		data, err = answerer.Answer(q, agent.Answer{Decision: agent.DecisionReject, Message: answerDidNotFit})
 	}
@@ -166,7 +168,8 @@ func (a *attempt) answer(link *turnLink, answerer agent.Answerer, q agent.Questi
 	return nil
 }
 
-// watchAnswers makes the attempt read the rows now and whenever the session's log grows.
+// watchAnswers makes the attempt read the rows of its questions now and whenever the session's log
+// grows.
 func (a *attempt) watchAnswers() {
 	a.waiting.due = true
 	if a.waiting.stop == nil && a.Changes != nil {
@@ -181,7 +184,7 @@ func (a *attempt) stopWatching() {
 	a.waiting = waiting{}
 }
 
-// sendAnswers sends the agent the answers, and the rejections of questions that expired.
+// sendAnswers sends the agent the answers, and rejections of expired questions.
 func (a *attempt) sendAnswers(ctx context.Context, link *turnLink) error {
 	now := time.Now()
 	w := &a.waiting

@@ -10,7 +10,7 @@ import (
 
 // Bounds of the receipt's note for the agent.
 const (
-	maxNoted     = 20 // items of a list
+	maxNoted     = 20 // maximum number of items in a list
 	maxNotedItem = 200
 )
 
@@ -19,7 +19,7 @@ func notes(start run.Start) string {
 	receipt := start.Receipt
 	if start.HandOff != nil && receipt != nil {
 		shortened := *receipt
-		shortened.WithMemoryOf(start.HandOff.From) // the hand-off says it
+		shortened.WithMemoryOf(start.HandOff.From) // the hand-off note reports the missing memory
 		receipt = &shortened
 	}
 	note := receiptNote(receipt)
@@ -29,8 +29,8 @@ func notes(start run.Start) string {
 	return note
 }
 
-// receiptNote describes the restore of the sandbox to the agent, before its first prompt; empty if
-// everything was restored.
+// receiptNote describes the restore of the sandbox to the agent, before its first prompt. It is
+// empty if everything was restored.
 func receiptNote(r *receipt.Receipt) string {
 	if r == nil {
 		return ""

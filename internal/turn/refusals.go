@@ -14,23 +14,23 @@ const (
 	// that the sandbox's network has refused. It doubles after each query without a refusal.
 	refusalInterval    = 2 * time.Second
 	maxRefusalInterval = 8 * time.Second
-	// refusalTimeout bounds each query, including the last one, which the end of the turn waits
-	// for.
+	// refusalTimeout bounds each query, including the last one, for which the end of the turn
+	// waits.
 	refusalTimeout = 5 * time.Second
 	// maxRefusals ends the watch of one attempt at a turn. The store bounds the events of all its attempts.
 	maxRefusals = 100
 )
 
-// refusalWatch records as events what the network of a turn's sandbox refuses.
+// refusalWatch records connections that the network of a turn's sandbox has refused as events.
 type refusalWatch struct {
 	turn   *attempt
 	begun  bool          // after is known
-	after  int64         // the newest refusal that is recorded or precedes the turn
-	count  int           // recorded
-	looked chan struct{} // when closed, the first look is over
+	after  int64         // the newest refusal that was recorded or precedes the turn
+	count  int           // number of recorded refusals
+	looked chan struct{} // closed when the first query has ended
 	stop   chan struct{}
 	done   chan struct{}
-	leave  context.CancelFunc // ends a look
+	leave  context.CancelFunc // cancels a query
 }
 
 // watchRefusals starts the watch. Refusals before awaitBegin returns are not reported.
@@ -51,13 +51,13 @@ func (a *attempt) watchRefusals(ctx context.Context) *refusalWatch {
 // awaitBegin returns when the watch has the position of the newest earlier refusal.
 func (w *refusalWatch) awaitBegin() { <-w.looked }
 
-// end records new refusals and returns when the watch has ended.
+// end records the remaining refusals and returns when the watch has ended.
 func (w *refusalWatch) end() {
 	close(w.stop)
 	<-w.done
 }
 
-// abandon ends the watch without another look. After end it does nothing.
+// abandon ends the watch without another query. It does nothing after end.
 func (w *refusalWatch) abandon() {
 	w.leave()
 	<-w.done
@@ -85,7 +85,7 @@ func (w *refusalWatch) run(ctx context.Context) {
 	}
 }
 
-// nextRefusalPause returns the next pause, given whether something was refused in this one.
+// nextRefusalPause returns the next pause, given whether a connection was refused during this one.
 func nextRefusalPause(pause time.Duration, refused bool) time.Duration {
 	if refused {
 		return refusalInterval
@@ -103,7 +103,7 @@ func (w *refusalWatch) look(ctx context.Context) bool {
 	case sandbox.Unsupported, sandbox.Gone:
 		return false
 	default:
-		return true // the next look finds the same
+		return true // the next query finds the same refusals
 	}
 	if !w.begun {
 		w.begun, w.after = true, last

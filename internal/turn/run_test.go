@@ -44,7 +44,7 @@ type stage struct {
 	executor *turn.Executor
 	in       turn.Request
 	attaches atomic.Int64
-	puts     sync.Map // content of the files that were put, by path
+	puts     sync.Map // content of the written files, by path
 	input    atomic.Value
 	dispatch int64
 	answers  answers
@@ -55,7 +55,7 @@ type stage struct {
 	attachments []attachment.Attachment
 }
 
-// script is the output of the program that replaces the runner, once it has the prompt.
+// script is the output of the program that replaces the runner, after it has received the prompt.
 type script struct {
 	frames      []string // the lines of the agent
 	lost        bool     // the runner was interrupted while it had the run
@@ -65,8 +65,8 @@ type script struct {
 	waiting     []int64  // the frames of calls that the runner reports as waiting
 	started     func()   // called when the prompt has arrived, before the first frame
 	noSteers    bool     // the runner's release does not support prompts for running turns
-	windowed    bool     // the runner pauses its agent at the end of its window
-	steered     []string // the lines of the agent that follow such a prompt; STEER is its uuid, and PROMPT its id
+	windowed    bool     // the runner pauses its agent when the window is full
+	steered     []string // the lines of the agent that follow a prompt for the running turn; STEER is replaced by its uuid, and PROMPT by its id
 }
 
 func setup(t *testing.T, s script) *stage {
@@ -114,7 +114,7 @@ func (none) Secrets(context.Context, []string) (map[string]secret.Stored, error)
 
 func (none) Masker(context.Context) (*secret.Masker, error) { return nil, nil }
 
-// countedMasks has no secrets, and counts the reads.
+// countedMasks has no secrets and counts the reads.
 type countedMasks struct{ read atomic.Int64 }
 
 func (m *countedMasks) Masker(context.Context) (*secret.Masker, error) {
@@ -122,7 +122,8 @@ func (m *countedMasks) Masker(context.Context) (*secret.Masker, error) {
 	return nil, nil
 }
 
-// TestSecretsToMaskAreReadOnceForPrompt, which waits for each read, even if there are none.
+// TestSecretsToMaskAreReadOnceForPrompt checks this because the prompt waits for each read, even if
+// there are no secrets.
 func TestSecretsToMaskAreReadOnceForPrompt(t *testing.T) {
 	t.Parallel()
 	var masks countedMasks
@@ -133,7 +134,7 @@ func TestSecretsToMaskAreReadOnceForPrompt(t *testing.T) {
 	require.EqualValues(t, 1, before.Load())
 }
 
-// masks masks what its masker knows.
+// masks masks the secrets of its masker.
 type masks struct{ masker *secret.Masker }
 
 func (m masks) Masker(context.Context) (*secret.Masker, error) { return m.masker, nil }
@@ -180,7 +181,7 @@ func (st *stage) take(t *testing.T) turn.Request {
 func (st *stage) attach(ctx context.Context, p *memsandbox.Proc, s script) int {
 	st.attaches.Add(1)
 	r := bufio.NewReader(p.Stdin)
-	send := func(m runner.Message) { _ = runner.WriteMessage(p.Stdout, m) } // the worker may be gone
+	send := func(m runner.Message) { _ = runner.WriteMessage(p.Stdout, m) } // the worker may have disconnected
 	run, printed, window := "", int64(0), int64(math.MaxInt64)
 	print := func(from int64) {
 		frames := st.steers.lines()
@@ -244,7 +245,7 @@ func (st *stage) attach(ctx context.Context, p *memsandbox.Proc, s script) int {
 	return runner.ExitOK
 }
 
-// put acts as the runner's put command.
+// put implements the runner's put command.
 func (st *stage) put(p *memsandbox.Proc) int {
 	r := bufio.NewReader(p.Stdin)
 	name := ""
@@ -287,13 +288,13 @@ func (st *stage) events(t *testing.T, kind string) []eventlog.Event {
 // endsTurn is the line of the demo agent that ends a turn.
 const endsTurn = `{"type":"result","runId":"RUN","outcome":"completed"}`
 
-// says is a line of the demo agent.
+// says returns a line of the demo agent.
 func says(text string) string {
 	return fmt.Sprintf(`{"type":"assistant","uuid":%q,"content":%q}`, "block-"+text, text)
 }
 
-// TestTurnRunsWithoutTemporal: the events are committed before the end is reported, and only the
-// outcome is left to the caller.
+// TestTurnRunsWithoutTemporal checks that the events are committed before the end is reported, and
+// that the caller only has to record the outcome.
 func TestTurnRunsWithoutTemporal(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{frames: []string{says("one"), says("two"), endsTurn}})
@@ -319,8 +320,8 @@ func TestTurnRunsWithoutTemporal(t *testing.T) {
 	require.EqualValues(t, 1, st.attaches.Load(), "the link of the first is reused")
 }
 
-// TestTurnOfMoreLinesThanItsWindowIsFollowedToItsEnd: the runner is notified of handled frames,
-// and lets its agent continue.
+// TestTurnOfMoreLinesThanItsWindowIsFollowedToItsEnd checks that the runner is notified of handled
+// frames and lets its agent continue.
 func TestTurnOfMoreLinesThanItsWindowIsFollowedToItsEnd(t *testing.T) {
 	t.Parallel()
 	const lines = 3000
@@ -339,7 +340,7 @@ func TestTurnOfMoreLinesThanItsWindowIsFollowedToItsEnd(t *testing.T) {
 	require.EqualValues(t, lines, run.LastFrame)
 }
 
-// TestAttemptWithoutTokenWritesNothing: a newer attempt has taken the run before the first commit.
+// TestAttemptWithoutTokenWritesNothing lets a newer attempt take the run before the first commit.
 func TestAttemptWithoutTokenWritesNothing(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{frames: []string{says("one"), endsTurn}})
@@ -351,7 +352,8 @@ func TestAttemptWithoutTokenWritesNothing(t *testing.T) {
 	require.Empty(t, st.events(t, "block_complete"))
 }
 
-// TestTurnOfInterruptedRunnerIsUnknown: the frames that the runner has are committed first.
+// TestTurnOfInterruptedRunnerIsUnknown checks that the frames that the runner still has are
+// committed first.
 func TestTurnOfInterruptedRunnerIsUnknown(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{frames: []string{says("one")}, lost: true})
@@ -363,7 +365,7 @@ func TestTurnOfInterruptedRunnerIsUnknown(t *testing.T) {
 	require.Len(t, st.events(t, "block_complete"), 1)
 }
 
-// TestCancelledAttemptReportsPossibleDelivery: while the agent is silent, and
+// TestCancelledAttemptReportsPossibleDelivery cancels an attempt while the agent is silent, and
 // before the runner is reached.
 func TestCancelledAttemptReportsPossibleDelivery(t *testing.T) {
 	t.Parallel()
@@ -394,8 +396,8 @@ func (c *cancelling) Waiting() {
 	c.cancel()
 }
 
-// TestSettledRunHasNoOpenBlocks: its worker is lost, and the state in the row lists the open
-// blocks.
+// TestSettledRunHasNoOpenBlocks settles a run whose worker was lost and whose stored state lists
+// open blocks.
 func TestSettledRunHasNoOpenBlocks(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{frames: []string{`{"type":"tool_use","uuid":"call1","name":"run","input":{"x":"y"}}`}, lost: true})
@@ -413,12 +415,13 @@ func TestSettledRunHasNoOpenBlocks(t *testing.T) {
 	require.Equal(t, session.OutcomeUnknown, run.Outcome)
 }
 
-// looks is a line of the demo agent whose tool has brought an image.
+// looks returns a line of the demo agent in which a tool returns an image.
 func looks(image []byte) string {
 	return fmt.Sprintf(`{"type":"tool_result","uuid":"res","toolUseId":"call","output":"seen","images":[%q]}`, base64.StdEncoding.EncodeToString(image))
 }
 
-// TestImagesOfResultsAreStored: outside the events, before a reader can find their names.
+// TestImagesOfResultsAreStored checks that images are stored outside the events, before a reader
+// can find their names.
 func TestImagesOfResultsAreStored(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -449,8 +452,9 @@ func TestImagesOfResultsAreStored(t *testing.T) {
 	require.Equal(t, failure.NoAttachment, failure.CodeOf(err))
 }
 
-// TestAttachmentsArePlacedBeforePromptIsDelivered: the agent is given their paths. Another attempt, which finds that the
-// runner has the prompt, places nothing.
+// TestAttachmentsArePlacedBeforePromptIsDelivered checks that the agent receives the paths of the
+// attachments, and that a second attempt, which finds that the runner has the prompt, places no
+// files.
 func TestAttachmentsArePlacedBeforePromptIsDelivered(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("x", runner.MaxSegment+1)

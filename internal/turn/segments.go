@@ -14,12 +14,12 @@ import (
 const (
 	// maxLastSegments bounds the bytes of segments that are stored with the outcome of a run.
 	maxLastSegments = 256 << 10
-	// segmentsTimeout bounds storing them when the attempt fails meanwhile.
+	// segmentsTimeout bounds storing these segments if the attempt fails at the same time.
 	segmentsTimeout = 5 * time.Second
 )
 
-// commitSegments stores the segments among the messages. Those of the end of a turn are kept for the
-// end of the run, which stores them in its own transaction, unless they are large.
+// commitSegments stores the segments among the messages. Segments of the end of a turn are kept for
+// the end of the run, whose transaction stores them, unless they are large.
 func (a *attempt) commitSegments(ctx context.Context, messages []runner.Message) error {
 	segments := a.last
 	for _, m := range messages {

@@ -27,7 +27,7 @@ func (x *Executor) Settle(ctx context.Context, ending run.Ending) error {
 	token := NewToken()
 	start, err := x.Store.RunFence(ctx, ending.RunID, token)
 	if failure.CodeOf(err) == failure.IllegalState {
-		return nil // it has already ended
+		return nil // the run has already ended
 	}
 	if err != nil {
 		return Stored(err)
@@ -39,7 +39,7 @@ func (x *Executor) Settle(ctx context.Context, ending run.Ending) error {
 	c, end, err := x.resume(start)
 	switch {
 	case err != nil:
-		// An open block does less harm than a stuck session.
+		// A block that stays open does less harm than a stuck session.
 		x.Logger.ErrorContext(ctx, "the open blocks of a run cannot be closed", slog.String("session_id", start.Run.SessionID),
 			slog.String("run_id", ending.RunID), slog.Any("error", err))
 	case end != nil:
@@ -55,7 +55,7 @@ func (x *Executor) Settle(ctx context.Context, ending run.Ending) error {
 	return Stored(err)
 }
 
-// cut closes every block that a run left open, since no more frames of it can arrive.
+// cut closes every block that a run left open, since no further frames of the run can arrive.
 func (x *Executor) cut(ctx context.Context, start run.Start, c *convert, token string) error {
 	frame := start.Run.LastFrame + 1
 	drafts, err := c.drafts(c.translator.Cut(time.Now().UTC()), frame)
@@ -71,7 +71,7 @@ func (x *Executor) cut(ctx context.Context, start run.Start, c *convert, token s
 		Events: drafts, LastFrame: frame, State: state,
 	})
 	if errors.Is(err, eventlog.ErrFenced) {
-		return nil // another caller is settling it
+		return nil // another caller is settling the run
 	}
 	return err
 }

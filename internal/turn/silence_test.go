@@ -13,8 +13,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// TestSilentLinkIsBroken: a message, or a part of one, restarts the timeout. Time in
-// which no message is awaited does not count.
+// TestSilentLinkIsBroken checks that a message, or a part of one, restarts the timeout, and that
+// time in which no message is awaited does not count.
 func TestSilentLinkIsBroken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestSilentLinkIsBroken(t *testing.T) {
 				t.Error(err)
 			}
 			say(&runner.Welcome{Version: runner.ProtocolVersion, LastFrame: -1})
-			<-time.After(linkSilence - time.Second) // of the bubble
+			<-time.After(linkSilence - time.Second) // in the time of the bubble
 			say(&runner.Frame{Stream: runner.Stdout})
 			<-time.After(linkSilence - time.Second)
 			if _, err := toWorker.Write([]byte{70, 0, 0, 0, 2}); err != nil { // the head of a message

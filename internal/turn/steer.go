@@ -10,21 +10,21 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Prompts of the mode steer are sent to the agent in the running turn, one after the other: the
-// next once the agent has accepted or declined the previous one. The store assigns a prompt to the
-// attempt, the translator is notified, and only then is it sent. So the turn does not end while a
-// prompt is being delivered. A worker that takes over gets the same prompts and sends them again;
-// the runner writes each to the agent once.
+// Prompts of the mode steer are sent to the agent during the running turn, one at a time: the next
+// prompt is sent once the agent has accepted or declined the previous one. The store assigns a
+// prompt to the attempt, then the translator is notified, and only then is the prompt sent, so that
+// the turn does not end while a prompt is being delivered. A worker that takes over gets the same
+// prompts and sends them again; the runner writes each prompt to the agent once.
 //
-//	store ──SteersTake──▶ attempt ──Expect──▶ translator        the turn does not end from here on
+//	store ──SteersTake──▶ attempt ──Expect──▶ translator        from here on the turn does not end
 //	                         └──────Steer──▶ runner ──stdin──▶ agent
-//	store ◀─SteersSettle─ attempt ◀────── a frame that says what the agent has done with it
+//	store ◀─SteersSettle─ attempt ◀────── a frame with the agent's response to the prompt
 
 // steerStore stores the prompts for running turns.
 type steerStore interface {
 	// SteersWait reports whether SteersTake may return another prompt. It locks nothing.
 	SteersWait(ctx context.Context, runID string) (bool, error)
-	// SteersTake returns the prompts of the running turn that were taken before and, on request,
+	// SteersTake returns the prompts that were already taken for the running turn and, on request,
 	// the next one.
 	SteersTake(ctx context.Context, t run.SteerTake) ([]session.Prompt, error)
 	// SteersSettle records that the agent has accepted prompts. It has no effect unless the token
@@ -43,11 +43,11 @@ type steering struct {
 	stop    func()
 	due     bool
 	looked  time.Time
-	waits   bool            // the agent has neither taken nor declined one
-	sent    map[string]bool // by this attempt
+	waits   bool            // the agent has neither accepted nor declined a sent prompt
+	sent    map[string]bool // prompts sent by this attempt
 }
 
-// beginSteering enables prompts for the running turn if the agent accepts them. Those that the
+// beginSteering enables prompts for the running turn if the agent accepts them. Prompts that the
 // previous attempt took are sent again before any frame is read, because a frame may contain the
 // end of the turn.
 func (a *attempt) beginSteering(ctx context.Context, link *turnLink) error {
@@ -105,7 +105,7 @@ func (a *attempt) takeSteers(ctx context.Context, link *turnLink, more bool) err
 	}
 	a.progress.Made()
 	s.due, s.waits, s.looked = !more, false, time.Now()
-	expecter := a.translator.(agent.Expecter) //nolint:forcetypeassert // beginSteering has looked
+	expecter := a.translator.(agent.Expecter) //nolint:forcetypeassert // beginSteering has checked the type
 	for _, p := range prompts {
 		if !expecter.Expect(agent.Steered{PromptID: p.ID, Author: p.Author}) {
 			continue

@@ -17,11 +17,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/turn"
 )
 
-// steers is the prompts that the runner has received for the running turn, and its output.
+// steers has the prompts that the runner has received for the running turn, and the output of its
+// agent.
 type steers struct {
 	mu     sync.Mutex
 	frames []string
-	sent   []string // ids, with repetitions
+	sent   []string // ids, including repetitions
 }
 
 func (s *steers) lines() []string {
@@ -54,7 +55,7 @@ func (s *steers) give(m *runner.Steer, says []string) (from int64, given bool) {
 	return from, true
 }
 
-// changes wakes watchers.
+// changes wakes its watchers.
 type changes struct {
 	mu      sync.Mutex
 	watched map[string]chan struct{}
@@ -96,7 +97,7 @@ func (st *stage) submitSteer(t *testing.T) session.Prompt {
 	return p
 }
 
-// ended ends the run like its attempt, and returns the prompt afterwards.
+// ended ends the run as its attempt would, and returns the prompt afterwards.
 func (st *stage) ended(t *testing.T, in turn.Request, result *turn.Result, promptID string) session.Prompt {
 	t.Helper()
 	require.NotNil(t, result)
@@ -133,7 +134,7 @@ func (st *stage) run(t *testing.T, x *turn.Executor, in turn.Request) (wait func
 	}
 }
 
-// TestPromptIsGivenToRunningTurn: an accepted prompt ends with the turn.
+// TestPromptIsGivenToRunningTurn checks that an accepted prompt ends with the turn.
 func TestPromptIsGivenToRunningTurn(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{frames: []string{says("one")}, steered: taken})
@@ -149,7 +150,7 @@ func TestPromptIsGivenToRunningTurn(t *testing.T) {
 	require.Len(t, st.events(t, "block_complete"), 3)
 }
 
-// TestDeclinedPromptKeepsPosition: it arrives after the agent has ended the turn.
+// TestDeclinedPromptKeepsPosition sends a prompt that arrives after the agent has ended the turn.
 func TestDeclinedPromptKeepsPosition(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{frames: []string{says("one")}, steered: []string{endsTurn, declined}})
@@ -163,9 +164,9 @@ func TestDeclinedPromptKeepsPosition(t *testing.T) {
 	require.Negative(t, p.Rank)
 }
 
-// TestPromptIsTakenOnceAcrossLostWorkers: a worker is lost after it has read that the agent
-// accepted the prompt, before or after that is committed. The next worker sends the prompt again,
-// and does not end the turn without it.
+// TestPromptIsTakenOnceAcrossLostWorkers loses a worker after it has read that the agent accepted
+// the prompt, before or after the commit. The next worker sends the prompt again, and does not end
+// the turn without it.
 func TestPromptIsTakenOnceAcrossLostWorkers(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]bool{"before the commit": true, "after it": false} {
@@ -189,7 +190,8 @@ func TestPromptIsTakenOnceAcrossLostWorkers(t *testing.T) {
 	}
 }
 
-// TestTakenButUnsentPromptIsSent: by the next one, before it reads the end of the turn, which the agent had printed.
+// TestTakenButUnsentPromptIsSent checks that the next worker sends the prompt before it reads the
+// end of the turn, which the agent has already printed.
 func TestTakenButUnsentPromptIsSent(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{frames: []string{says("one"), endsTurn}, steered: []string{declined}})
@@ -211,7 +213,7 @@ func TestTakenButUnsentPromptIsSent(t *testing.T) {
 	require.Equal(t, session.PromptQueued, p.Status)
 }
 
-// TestEarlierRunnerIsGivenNoPrompts: the turn is interrupted.
+// TestEarlierRunnerIsGivenNoPrompts checks that the turn is interrupted instead.
 func TestEarlierRunnerIsGivenNoPrompts(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{frames: []string{says("one")}, noSteers: true})

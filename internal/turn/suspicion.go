@@ -10,26 +10,26 @@ import (
 )
 
 const (
-	// noteTimeout bounds the writing of an attempt's record, which the end of the attempt waits
-	// for.
+	// noteTimeout bounds writing an attempt's record, for which the end of the attempt waits.
 	noteTimeout = 2 * time.Second
-	// suspectWait is how long an attempt after a loss waits for the frames that its runner says it has.
+	// suspectWait is how long an attempt after a loss waits for the frames that its runner has
+	// announced.
 	suspectWait = 10 * time.Second
 )
 
-// suspicion is the handling of frames that were waiting when the previous attempt was lost: the
-// attempt handles them together, as the previous one may have done, and records that it does. If it
-// is lost too, the record counts against the frames. Attempts that follow an orderly end, and
-// nearly all others, write no such records.
+// suspicion handles frames that were waiting when the previous attempt was lost. The attempt
+// handles them together, as the previous attempt may have done, and records this first. If this
+// attempt is lost too, the record counts against the frames. Attempts that follow an orderly end,
+// and nearly all others, write no such record.
 type suspicion struct {
-	until   int64     // the frames up to this one are suspect; -1 if none is
-	expires time.Time // the runner may have reported frames that it does not have
+	until   int64     // the frames up to this one are suspect; -1 for none
+	expires time.Time // end of the wait, since the runner may have announced frames that it does not have
 	held    []runner.Message
 	bytes   int64
-	marked  bool // the handling of the frames is recorded
+	marked  bool // the record of the handling is written
 }
 
-// suspect begins the suspicion, if the attempt before was lost and frames wait.
+// suspect starts the suspicion if the previous attempt was lost and frames are waiting.
 func (a *attempt) suspect(ctx context.Context, welcome runner.Welcome) error {
 	a.suspicion.until = -1
 	if !a.start.Suspect || welcome.LastFrame <= a.frame {
@@ -39,7 +39,7 @@ func (a *attempt) suspect(ctx context.Context, welcome runner.Welcome) error {
 	return a.note(ctx, run.DoingReading)
 }
 
-// together returns the messages to handle now: none while suspect frames are on their way.
+// together returns the messages to handle now: none while suspect frames are still arriving.
 func (s *suspicion) together(messages []runner.Message) []runner.Message {
 	if s.until < 0 {
 		return messages
@@ -67,7 +67,7 @@ func (a *attempt) handling(ctx context.Context, messages []runner.Message) error
 	return a.note(ctx, run.DoingHandling)
 }
 
-// handled ends the suspicion: the attempt has survived the frames, and stores their events.
+// handled ends the suspicion because the attempt has survived the frames and stores their events.
 func (a *attempt) handled(ctx context.Context) error {
 	if a.suspicion.until < 0 {
 		return nil
@@ -83,15 +83,15 @@ func (a *attempt) note(ctx context.Context, doing run.Doing) error {
 	return Stored(a.Store.RunDoing(ctx, a.in.RunID, a.token, doing))
 }
 
-// leave records that the attempt ended by itself and was not lost. If this fails, the next attempt
-// assumes a loss at that position, which has no consequence by itself.
+// leave records that the attempt ended by itself and was not lost. If recording fails, the next
+// attempt assumes a loss at that position, which alone has no consequence.
 func (a *attempt) leave(ctx context.Context) {
 	if err := a.note(context.WithoutCancel(ctx), run.DoingNothing); err != nil {
 		a.log().WarnContext(ctx, "could not record the end of an attempt", slog.Any("error", err))
 	}
 }
 
-// handle is commit, with a record of a panic, which the SDK makes an error of the attempt.
+// handle is commit, but also records a panic, which the SDK converts to an error of the attempt.
 func (a *attempt) handle(ctx context.Context, link *turnLink, messages []runner.Message) error {
 	panicked := true
 	defer func() {

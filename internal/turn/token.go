@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 )
 
-// NewToken names one attempt at a run.
+// NewToken returns a token that identifies one attempt at a run.
 func NewToken() string {
 	b := make([]byte, 16)
 	rand.Read(b) // never fails

@@ -7,7 +7,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// traced does a step of a turn in a separate span below that of ctx, if there is one.
+// traced runs a step of a turn in a child span of the span in ctx, if there is one.
 func traced(ctx context.Context, step string, do func(context.Context) error) error {
 	provider := trace.SpanFromContext(ctx).TracerProvider()
 	ctx, span := provider.Tracer("github.com/overwinter-dev/overwinter/internal/turn").Start(ctx, step)

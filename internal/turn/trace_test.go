@@ -8,7 +8,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
-// TestStepsOfTurnAreSpans below the span of the turn, without any content.
+// TestStepsOfTurnAreSpans checks that the steps are child spans of the turn's span and have no
+// content.
 func TestStepsOfTurnAreSpans(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{frames: []string{says("planted"), endsTurn}})

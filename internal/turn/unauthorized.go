@@ -23,11 +23,11 @@ const maxQuoted = 300
 // usedKey is a key that the agent received.
 type usedKey struct {
 	name, provider string
-	isStored       bool // as a secret; otherwise it is a variable of the profile
+	isStored       bool // stored as a secret; otherwise the key is a variable of the profile
 }
 
 // unauthorized returns the reason of a turn that failed because the model's server refused the
-// agent's key. It names the server and the key, and says how to correct it.
+// agent's key. The reason names the server and the key, and how to fix the problem.
 func (a *attempt) unauthorized(ctx context.Context, end agent.TurnEnd) string {
 	launch, err := a.adapter.Launch(a.launchInput())
 	var secrets map[string]string
@@ -46,8 +46,8 @@ func (a *attempt) unauthorized(ctx context.Context, end agent.TurnEnd) string {
 	return refusal(end, launch.Secrets, secrets, env)
 }
 
-// refusal describes a refused key. names lists the secrets that the agent can use, the preferred
-// ones first; it had those in secrets, and the variables in env.
+// refusal describes a refused key. names lists the secrets that the agent can use, in order of
+// preference. The agent had the secrets in secrets and the variables in env.
 func refusal(end agent.TurnEnd, names []string, secrets, env map[string]string) string {
 	keys := keysOf(*end.Unauthorized, names, secrets, env)
 	var b strings.Builder
@@ -87,8 +87,8 @@ func refusal(end agent.TurnEnd, names []string, secrets, env map[string]string) 
 	return b.String()
 }
 
-// keysOf returns the keys among names that the agent received, limited to those for the server that
-// refused if that is known.
+// keysOf returns the keys among names that the agent received. If the refusing server is known, it
+// returns only the keys for that server.
 func keysOf(refused agent.Unauthorized, names []string, secrets, env map[string]string) []usedKey {
 	var all, matching []usedKey
 	for _, name := range names {
@@ -109,13 +109,13 @@ func keysOf(refused agent.Unauthorized, names []string, secrets, env map[string]
 	return all
 }
 
-// serverOf returns the address of the server that refused: the configured one, the one that the
-// agent reported, or the default of the provider. It has no path and no password.
+// serverOf returns the address of the server that refused the key: the configured address, the one
+// that the agent reported, or the default of the provider. The address has no path and no password.
 func serverOf(refused agent.Unauthorized, keys []usedKey, secrets, env map[string]string) string {
 	var base, standard string
 	if len(keys) > 0 {
 		provider := keys[0].provider
-		for _, variables := range []map[string]string{env, secrets} { // a stored one has priority
+		for _, variables := range []map[string]string{env, secrets} { // a stored variable takes precedence
 			for name, value := range variables {
 				if p, ok := secret.ProviderOfURL(name); ok && p == provider && value != "" {
 					base = value
