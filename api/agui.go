@@ -36,7 +36,7 @@ type aguiRuns struct {
 // runInput is the body of a request: AG-UI's RunAgentInput.
 type runInput struct {
 	threadID, runID string
-	// prompt is the last message if it is the user's; its content is empty otherwise.
+	// prompt is the last message if it is the user's; otherwise its content is empty.
 	prompt session.Prompt
 	// promptIDs lists the ids of prompts that the user's messages may refer to, newest first.
 	promptIDs []string
@@ -89,7 +89,7 @@ func (s *aguiRuns) run(c echo.Context) error {
 }
 
 // attach streams the session to a client that sends no message, until the running or next prompt,
-// or the one that the query names, has ended.
+// or the prompt that the query names, has ended.
 func (s *aguiRuns) attach(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
@@ -122,8 +122,8 @@ func (s *aguiRuns) attach(c echo.Context) error {
 	return s.stream(ctx, c, run)
 }
 
-// answered answers a question. A repeated answer, and the cancellation of a closed question, have
-// no effect.
+// answered stores the answer to a question. A repeated answer, and the cancellation of a closed
+// question, have no effect.
 func (s *aguiRuns) answered(ctx context.Context, id string, r resumed) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
 	defer cancel()
@@ -146,9 +146,9 @@ func (s *aguiRuns) answered(ctx context.Context, id string, r resumed) error {
 	return nil
 }
 
-// sameAnswer compares answers as they are stored.
+// sameAnswer compares answers in their stored form.
 func sameAnswer(a, b question.Answer) bool {
-	a.By, b.By = "", "" // by any client
+	a.By, b.By = "", "" // regardless of the client
 	one, err := json.Marshal(a)
 	other, otherErr := json.Marshal(b)
 	return err == nil && otherErr == nil && bytes.Equal(one, other)
@@ -202,7 +202,7 @@ func emptyList(raw json.RawMessage) bool {
 	return json.Unmarshal(raw, &list) == nil && len(list) == 0
 }
 
-// chatID reads an id that a client has chosen.
+// chatID reads an id chosen by the client.
 func (o *object) chatID(name string) string {
 	o.required(name)
 	id, ok := o.text(name)
@@ -212,8 +212,8 @@ func (o *object) chatID(name string) string {
 	return id
 }
 
-// runMessages reads the messages of a run: the last one is the prompt if it is the user's;
-// otherwise it returns the ids of prompts that may be meant.
+// runMessages reads the messages of a run. The last message is the prompt if it is the user's;
+// otherwise runMessages returns the ids of prompts that may be meant.
 func (o *object) runMessages(name string) (prompt session.Prompt, promptIDs []string) {
 	raw, ok := o.take(name)
 	if !ok {
@@ -259,7 +259,7 @@ func (o *object) runMessages(name string) (prompt session.Prompt, promptIDs []st
 	return prompt, promptIDs
 }
 
-// messageText is the text of a message's content: a string, or parts that are texts.
+// messageText returns the text of a message's content, which is a string or a list of text parts.
 func (o *object) messageText(field string, raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
@@ -271,20 +271,20 @@ func (o *object) messageText(field string, raw json.RawMessage) string {
 	}
 	if err := json.Unmarshal(raw, &parts); err != nil {
 		o.wrong(field, "must be a string or a list of parts")
-		return "?" // which is not wrong too
+		return "?" // prevents a second error for the same field
 	}
 	var texts []string
 	for i, part := range parts {
 		if part.Type != "text" {
 			o.wrong(fmt.Sprintf("%s[%d].type", field, i), "must be text")
-			return "?" // which is not wrong too
+			return "?" // prevents a second error for the same field
 		}
 		texts = append(texts, part.Text)
 	}
 	return strings.Join(texts, "\n")
 }
 
-// resume takes the answers to interrupts.
+// resume reads the answers to interrupts.
 func (o *object) resume(name string) []resumed {
 	raw, ok := o.take(name)
 	if !ok || string(raw) == "null" {

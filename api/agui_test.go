@@ -30,7 +30,7 @@ func (b *harness) run(id, body string) streamed {
 	return b.chat("POST", "/api/sessions/"+id+"/ag-ui", body)
 }
 
-// types are the types of a run's events.
+// types returns the types of a run's events.
 func (s streamed) types(t *testing.T) []string {
 	t.Helper()
 	require.NoError(t, s.err)
@@ -75,8 +75,8 @@ func TestRunStreamsSnapshotThenEvents(t *testing.T) {
 	require.Contains(t, a.body, `"messages":[{"id":"a","role":"assistant","content":"before"},{"id":"m1","role":"user","content":"hello"}]`)
 	require.Contains(t, a.body, `"threadId":"t","runId":"r","outcome":{"type":"success"}`)
 
-	// A repeated request, one with later messages of the client, and one that attaches lead to the
-	// same run.
+	// A repeated request, a request with later messages of the client, and a request that attaches
+	// lead to the same run.
 	for _, again := range []streamed{
 		b.run(id, saidBody("m1", "hello")),
 		b.run(id, runBody(`{"id":"m1","role":"user","content":"hello"},{"id":"x","role":"user","content":[]},{"id":"b","role":"assistant"}`)),
@@ -89,8 +89,8 @@ func TestRunStreamsSnapshotThenEvents(t *testing.T) {
 	require.Len(t, b.store.Row(id).Prompts, 1)
 }
 
-// TestRunContinuesWithSnapshotAfterGap lets the agent remove a block, and retention
-// the next events.
+// TestRunContinuesWithSnapshotAfterGap lets the agent remove a block, and lets retention delete the
+// next events.
 func TestRunContinuesWithSnapshotAfterGap(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -34,7 +34,7 @@ type aguiStream struct {
 	*aguiRuns
 	run     aguiRun
 	encoder *agui.Encoder
-	prompt  session.Prompt // its state after the newest snapshot
+	prompt  session.Prompt // state of the prompt after the newest snapshot
 	feed    *feed.Feed     // the events after the newest snapshot
 }
 
@@ -138,7 +138,8 @@ func (st *aguiStream) begun(ctx context.Context) ([]byte, error) {
 }
 
 func (st *aguiStream) snapshot(ctx context.Context) ([]byte, error) {
-	// The limits of a snapshot are those of its messages. Blocks are larger, but for calls, whose input is text in a message.
+	// The limits of a snapshot are those of its messages. Blocks are larger, except for tool calls,
+	// whose input is text in a message.
 	cursor, leftOut, err := st.conversationTail(ctx, 2*agui.MaxSnapshotBytes, 2*agui.MaxSnapshotMessages)
 	if err != nil {
 		return nil, err
@@ -189,7 +190,7 @@ func (st *aguiStream) conversationTail(ctx context.Context, bytes int64, limit i
 // encode returns the frames of the next item.
 func (st *aguiStream) encode(ctx context.Context, item feed.Item) ([]byte, error) {
 	switch {
-	case item.End: // and the events of the outcome are not kept
+	case item.End: // the events of the outcome are not stored any more
 		prompt, err := st.turns.PromptGet(ctx, st.run.sessionID, st.run.promptID)
 		if err != nil {
 			return nil, err
@@ -240,7 +241,7 @@ func (st *aguiStream) events(ctx context.Context, b eventlog.Batch) ([]byte, err
 	return out, nil
 }
 
-// waiting are the open questions of the session, the oldest first.
+// waiting returns the open questions of the session, oldest first.
 func (st *aguiStream) waiting(ctx context.Context) ([]resource.QuestionJSON, error) {
 	items, _, err := st.questions.store.QuestionList(ctx, st.run.sessionID, question.Open, maxResumed, "")
 	if err != nil {

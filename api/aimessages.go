@@ -18,7 +18,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// messages sends a conversation as messages of the AI SDK. It holds one page of blocks and the blocks of one turn.
+// messages sends a conversation as messages of the AI SDK. It holds one page of blocks and the
+// blocks of one turn in memory.
 func (s *aiTurns) messages(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
@@ -80,15 +81,15 @@ type messageList struct {
 	out       *bufio.Writer
 	written   bool
 
-	// The turn that is being read: its prompt, its newest run and its blocks.
+	// The current turn: its prompt, its newest run and its blocks.
 	promptID, runID, question string
 	blocks                    []aisdk.Located
 	aside                     map[string][]aisdk.Located // blocks of subagents, by run
 
-	seen map[string]bool // prompts whose messages are written
+	seen map[string]bool // prompts whose messages have been written
 }
 
-// add takes the next page. A turn begins with the user's message of a run.
+// add processes the next page. A turn starts with the user's message of a run.
 func (l *messageList) add(ctx context.Context, page conversation.Conversation) error {
 	for _, t := range page.Threads {
 		if t.ID == conversation.Main {
@@ -134,7 +135,7 @@ func (l *messageList) turn(ctx context.Context) error {
 		if len(blocks) == 0 {
 			return nil
 		}
-		// Blocks of a release that recorded no prompts, or from before the first prompt.
+		// These blocks are from a release that recorded no prompts, or precede the first prompt.
 		return l.write(aisdk.Reply(l.sessionID, resource.PromptJSON{ID: blocks[0].Block.ID, Status: session.PromptCompleted}, blocks, nil))
 	}
 	prompt, err := l.server.turns.PromptGet(ctx, l.sessionID, l.promptID)
@@ -152,7 +153,8 @@ func (l *messageList) turn(ctx context.Context) error {
 	return l.write(aisdk.Reply(l.sessionID, resource.Prompt(prompt), blocks, questions))
 }
 
-// questions are those that the agent has asked people in the runs of blocks, oldest first.
+// questions returns the questions that the agent has asked people in the runs of blocks, oldest
+// first.
 func (l *messageList) questions(ctx context.Context, blocks []aisdk.Located) ([]question.Question, error) {
 	var runs []string
 	for _, b := range blocks {

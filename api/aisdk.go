@@ -20,8 +20,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// maxChatBytes bounds the body of a request with a whole conversation, of which only the last
-// message is used.
+// maxChatBytes bounds the body of a request with a whole conversation. Only its last message is
+// used.
 const maxChatBytes = 8 << 20
 
 // aiTurns are the routes of the AI SDK.
@@ -57,7 +57,7 @@ func (e aiEncoder) done(frames []byte) []byte {
 }
 
 // submit handles a request of useChat's DefaultChatTransport: the last message is the prompt, and
-// the response is its turn. A repeated message is the same prompt.
+// the response is its turn. A repeated message creates no new prompt.
 func (s *aiTurns) submit(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
@@ -99,10 +99,10 @@ const (
 	regenerateMessage = "regenerate-message"
 )
 
-// maxChatID bounds ids that the AI SDK makes.
+// maxChatID bounds the ids that the AI SDK generates.
 const maxChatID = 256
 
-// resume streams the turn of the running or next prompt, or of the one that the query names.
+// resume streams the turn of the running or next prompt, or of the prompt that the query names.
 func (s *aiTurns) resume(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
@@ -159,7 +159,7 @@ func (o *object) onUnknown() session.OnUnknown {
 	return session.OnUnknown(o.oneOf("onUnknown", string(session.Hold), string(session.Hold), string(session.Retry), string(session.Fail)))
 }
 
-// lastMessage takes the id and the text of the last message of a chat, which is the user's.
+// lastMessage reads the id and the text of the last message of a chat, which must be the user's.
 func (o *object) lastMessage(name string) (promptID, content string) {
 	raw, ok := o.take(name)
 	if !ok {

@@ -26,7 +26,7 @@ type streamed struct {
 	err    error
 }
 
-// chat reads a stream to its end. Other goroutines than the test's may call it.
+// chat reads a stream to its end. Goroutines other than the test's may call it.
 func (b *harness) chat(method, path, body string) streamed {
 	req, err := http.NewRequest(method, b.url+path, strings.NewReader(body))
 	if err != nil {
@@ -67,7 +67,7 @@ func TestChatStreamsTurnOfItsMessage(t *testing.T) {
 	require.True(t, strings.HasPrefix(text, `data: {"type":"start","messageId":"reply-m1"`), text)
 	require.True(t, strings.HasSuffix(text, "data: {\"type\":\"finish\",\"finishReason\":\"stop\"}\n\ndata: [DONE]\n\n"), text)
 
-	// A repeated message, and its stream by name, lead to the same turn. Nothing runs twice.
+	// A repeated message, and its stream by name, lead to the same turn. No prompt runs twice.
 	again := b.chat("POST", "/api/sessions/"+id+"/ai", chatBody("m1", "hello"))
 	named := b.chat("GET", "/api/sessions/"+id+"/ai/stream?message=m1", "")
 	require.Equal(t, again.body, named.body)
@@ -75,8 +75,8 @@ func TestChatStreamsTurnOfItsMessage(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, b.do("GET", "/api/sessions/"+id+"/ai/stream", "").status)
 }
 
-// TestChatWithDeletedEvents removes the events of a turn by retention: only the prompt is
-// left.
+// TestChatWithDeletedEvents deletes the events of a turn by retention, so that only the prompt
+// remains.
 func TestChatWithDeletedEvents(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

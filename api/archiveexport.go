@@ -22,7 +22,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// archiveExport sends an archive: the content that a worker has stored, with secrets masked, and
+// archiveExport sends an archive: the content that a worker has stored, with masked secrets, and
 // the conversation.
 type archiveExport struct {
 	*archives
@@ -39,7 +39,7 @@ func (e *archiveExport) write(ctx context.Context, out io.Writer) error {
 	e.w = portable.NewWriter(out)
 	m := portable.Manifest{}
 	var err error
-	if e.archive.ID == "" { // only the conversation is left
+	if e.archive.ID == "" { // there is only the conversation
 		e.missing = append(e.missing, "workspace")
 		err = e.storedFiles(ctx)
 	} else {
@@ -95,7 +95,7 @@ func (e *archiveExport) profileName(ctx context.Context) (string, error) {
 	return p.Name + "@" + strconv.FormatInt(version, 10), err
 }
 
-// lacksProfile reports that an archive does not include the profile of its session.
+// lacksProfile returns the note that an archive does not include the profile of its session.
 func lacksProfile(name string) string { return "the profile " + name }
 
 // stored writes the entries of the stored archive. Their order and the places of the agent's files
@@ -165,8 +165,8 @@ func (e *archiveExport) storedFiles(ctx context.Context) error {
 	return nil
 }
 
-// agentFile writes one of the agent's own files with its secrets masked. Its size is only known
-// afterwards, so it is written to a temporary file first.
+// agentFile writes one of the agent's own files with masked secrets. The size of the result is only
+// known afterwards, so the file is first written to a temporary file.
 func (e *archiveExport) agentFile(path string, content iter.Seq2[[]byte, error]) (err error) {
 	f, err := os.CreateTemp("", "overwinter-export-")
 	if err != nil {
@@ -196,7 +196,7 @@ type archivedBlock struct {
 	Block        conversation.Block `json:"block"`
 }
 
-// conversation writes the blocks of the bundle, without separately stored data.
+// conversation writes the blocks of the bundle without separately stored data.
 func (e *archiveExport) conversation(ctx context.Context) (err error) {
 	f, err := os.CreateTemp("", "overwinter-export-")
 	if err != nil {

@@ -33,7 +33,7 @@ import (
 )
 
 const (
-	// maxImporting bounds the concurrent imports, each of which has a temporary file.
+	// maxImporting bounds the concurrent imports. Each import has a temporary file.
 	maxImporting = 4
 	// importTimeout bounds the upload of an archive.
 	importTimeout = 10 * time.Minute
@@ -116,8 +116,8 @@ func (s *archives) receive(c echo.Context, f *os.File) (digest string, err error
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// imported checks an archive, and returns the session that it describes and the secrets that its
-// agent needs but lacks.
+// imported checks an archive and returns the session that it describes, and the missing secrets
+// that its agent needs.
 func (s *archives) imported(ctx context.Context, f *os.File, title, named string) (in bundle.Import, missing []agent.Need, err error) {
 	m, err := readArchive(f, func(portable.Entry, io.Reader) error { return nil })
 	if err != nil {
@@ -215,7 +215,7 @@ func importedOutcome(text string) session.Outcome {
 	return ""
 }
 
-// agentFiles lists the agent's own files, whose paths must be among those that the agent writes.
+// agentFiles lists the agent's own files. Their paths must be paths that the agent writes.
 func agentFiles(adapter agent.Adapter, m portable.Manifest, in *bundle.Import) error {
 	if !session.ValidID(session.SessionPrefix, m.MemoryID) {
 		return invalidArchive("memoryId", "must be %s and 32 lower-case hexadecimal digits", session.SessionPrefix)
@@ -243,7 +243,8 @@ func agentFiles(adapter agent.Adapter, m portable.Manifest, in *bundle.Import) e
 	return nil
 }
 
-// blocksOf reads the conversation of an archive, or else has the adapter read it from the agent's files.
+// blocksOf reads the conversation of an archive. If the archive has none, the adapter reads it from
+// the agent's files.
 func blocksOf(f *os.File, adapter agent.Adapter, m portable.Manifest) ([]bundle.ImportedBlock, error) {
 	paths := map[string]string{}
 	var total int64
@@ -314,7 +315,7 @@ func readConversation(r io.Reader) (conversation.Conversation, error) {
 	return c, nil
 }
 
-// importedBlocks checks blocks, and closes open ones, since no further events of them will arrive.
+// importedBlocks checks blocks and closes open ones, since no further events for them will arrive.
 func importedBlocks(c conversation.Conversation) ([]bundle.ImportedBlock, error) {
 	var out []bundle.ImportedBlock
 	seen := map[[2]string]bool{}
@@ -352,7 +353,7 @@ var (
 	}
 )
 
-// wrongBlock returns the error in a block.
+// wrongBlock returns the error of an invalid block.
 func wrongBlock(thread string, b conversation.Block) string {
 	switch {
 	case thread == "" || len(thread) > conversation.MaxIDBytes || b.ID == "" || len(b.ID) > conversation.MaxIDBytes || !utf8.ValidString(thread+b.ID):

@@ -21,14 +21,16 @@ import (
 
 // archiveStore stores the archives of bundles.
 type archiveStore interface {
-	// ArchiveRequest requests the archive of a bundle, and returns its current state;
+	// ArchiveRequest requests the archive of a bundle and returns its current state. Error:
 	// bundle_not_found.
 	ArchiveRequest(ctx context.Context, bundleID string) (bundle.Archive, error)
-	// ArchiveShow returns the archive of a bundle; bundle_not_found, illegal_state if it was not requested.
+	// ArchiveShow returns the archive of a bundle. Errors: bundle_not_found, illegal_state if it
+	// was not requested.
 	ArchiveShow(ctx context.Context, bundleID string) (bundle.Archive, error)
-	// ArchiveContent reads an archive in pieces, each valid until the next.
+	// ArchiveContent reads an archive in pieces. Each piece is valid until the next one is read.
 	ArchiveContent(ctx context.Context, archiveID string) iter.Seq2[[]byte, error]
-	// SessionImport stores a session that is continued from an archive. Idempotency is as with SessionCreate.
+	// SessionImport stores a session that continues from an archive. Idempotency works as in
+	// SessionCreate.
 	SessionImport(ctx context.Context, in bundle.Import, archive io.Reader, idem Idempotency) (stored session.Session, created bool, err error)
 }
 
@@ -41,7 +43,8 @@ type archives struct {
 	importing   chan struct{} // limits concurrent imports
 }
 
-// The routes that send and take archives, for as long as their readers and writers need.
+// The routes that send and receive archives. They have no fixed time limit, because their duration
+// depends on the client.
 const (
 	exportRoute = "/api/bundles/:bundleId/export"
 	importRoute = "/api/bundles/import"

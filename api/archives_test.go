@@ -87,7 +87,8 @@ func TestArchiveBecomesSession(t *testing.T) {
 	b.send(archive, "?profile=none").problem(http.StatusBadRequest, string(failure.Invalid))
 }
 
-// TestImportNamesMissingSecretsAndProfiles: in its response, and in the receipt of the first restore.
+// TestImportNamesMissingSecretsAndProfiles checks the response of an import and the receipt of the
+// first restore.
 func TestImportNamesMissingSecretsAndProfiles(t *testing.T) {
 	t.Parallel()
 	b := setupNeedy(t)
@@ -116,7 +117,8 @@ func TestImportNamesMissingSecretsAndProfiles(t *testing.T) {
 	require.Empty(t, in.Manifest.Lost, "nothing is missing")
 }
 
-// TestExportNamesSecretsAndProfile: names are valid in another installation.
+// TestExportNamesSecretsAndProfile checks that an export has names, which are valid in another
+// installation.
 func TestExportNamesSecretsAndProfile(t *testing.T) {
 	t.Parallel()
 	b := setupNeedy(t)
@@ -237,7 +239,7 @@ func TestBundleIsExported(t *testing.T) {
 	moved := b.send(a.body, "")
 	require.Equal(t, http.StatusCreated, moved.status, "an export can be imported: %s", moved.body)
 
-	// Damage is found before the response looks complete.
+	// Damage must be detected before the response looks complete.
 	b.store.Archive(bundleID, bundle.ArchiveReady, []byte("no archive"))
 	require.GreaterOrEqual(t, b.do("GET", url, "").status, 400)
 }

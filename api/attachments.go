@@ -22,7 +22,7 @@ import (
 
 // attachmentStore stores data of sessions in addition to their events.
 type attachmentStore interface {
-	// AttachmentGet returns an attachment with its content; attachment_not_found when there is none.
+	// AttachmentGet returns an attachment with its content. Error: attachment_not_found.
 	AttachmentGet(ctx context.Context, sessionID, id string) (attachment.Attachment, error)
 }
 
@@ -34,7 +34,7 @@ type attachments struct {
 
 var attachmentID = regexp.MustCompile(`^att_[0-9a-f]{32}$`)
 
-// pictures are the attachments that a browser shows in place.
+// pictures lists the media types of attachments that a browser displays inline.
 var pictures = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
 func (s *attachments) attachmentGet(c echo.Context) error {

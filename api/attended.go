@@ -19,12 +19,13 @@ const (
 	recordsAtOnce = 8
 )
 
-// attendedPrompts holds prompts of sessions that had an attendant at their arrival. The attendant
-// claims such a prompt at once, so its workflow is not needed, and would only compete with the
-// agent for the CPU. Therefore the workflow is signalled later: separately for each prompt that was
-// not claimed in time, and once for all others of a session, to record them in its history.
+// attendedPrompts holds prompts of sessions that had an attendant when the prompt arrived. The
+// attendant claims such a prompt at once, so the workflow is not needed, and would only compete
+// with the agent for the CPU. Therefore the workflow is signalled later: separately for each prompt
+// that was not claimed in time, and once for all others of a session, to record them in its
+// history.
 //
-// If an api is lost before it has checked a prompt, the relay of a worker signals the prompt, like
+// If an api is lost before it has checked a prompt, the relay of a worker signals the prompt, as
 // after a lost signal.
 //
 //	add ── after claimWait: claimed? ── yes ──▶ after recordAfter: one signal for all of the session
@@ -49,7 +50,7 @@ type attendedPrompts struct {
 
 // claimStore reports which prompts were claimed.
 type claimStore interface {
-	// PromptsUnclaimed returns those of the given prompts that wait in sessions without a running
+	// PromptsUnclaimed returns the given prompts that are waiting in sessions without a running
 	// turn.
 	PromptsUnclaimed(ctx context.Context, asked []backlog.Unclaimed) ([]backlog.Unclaimed, error)
 }
@@ -58,7 +59,7 @@ type claimStore interface {
 type attendedSession struct {
 	prompts []attendedPrompt // in order of arrival
 	claimed int              // the number that were claimed, or wait for a turn to end
-	due     time.Time        // of the next record
+	due     time.Time        // time of the next record
 	sending bool             // a record is in progress
 }
 
@@ -73,7 +74,7 @@ func newAttendedPrompts(a *attendedPrompts) *attendedPrompts {
 	return a
 }
 
-// add adds a prompt that was just stored.
+// add adds a newly stored prompt.
 func (a *attendedPrompts) add(ctx context.Context, sessionID string, p session.QueuedPrompt) {
 	if !a.take(sessionID, p) {
 		a.signal(ctx, sessionID, p)
@@ -147,8 +148,8 @@ func (a *attendedPrompts) unchecked(until time.Time) []backlog.Unclaimed {
 	return asked
 }
 
-// check signals for those of some prompts that their attendant should have claimed. It does so for all of them if Postgres does
-// not answer.
+// check signals for the prompts that their attendant should have claimed. If Postgres does not
+// answer, it signals for all given prompts.
 func (a *attendedPrompts) check(ctx context.Context, asked []backlog.Unclaimed) {
 	if len(asked) == 0 {
 		return
@@ -171,7 +172,7 @@ func (a *attendedPrompts) checked(asked, unclaimed []backlog.Unclaimed) []backlo
 	for _, p := range unclaimed {
 		alone[p] = true
 	}
-	for _, p := range asked { // of each session in order, and only by this loop
+	for _, p := range asked { // the prompts of each session are in order, and only this loop removes them
 		s := a.sessions[p.SessionID]
 		if alone[p] {
 			s.prompts = append(s.prompts[:s.claimed:s.claimed], s.prompts[s.claimed+1:]...)

@@ -100,7 +100,7 @@ func TestFailedRecordIsRetried(t *testing.T) {
 	b.signals(t, 1)
 	b.promptNamed(id, "p2")
 	b.temp.Set(func(o *apitest.Signaler) { o.Err = nil })
-	named := "" // in one signal, unless the first is repeated before the second has been looked for
+	named := "" // both are in one signal, unless the first one is repeated before the second one is checked
 	eventually(t, "signals name both", func() bool {
 		named += strings.Join(b.temp.TakeCalls(), "\n")
 		return strings.Contains(named, "{p1 1}") && strings.Contains(named, "{p2 2}")

@@ -33,15 +33,15 @@ const maxDepth = 32
 // maxWrongFields bounds the invalid fields that one response lists.
 const maxWrongFields = 20
 
-// object reads the fields of one JSON object of a request strictly: each is read once by name and
-// type, errors are collected, and fields that were not read are unknown. Call done last; the values
-// of the getters are valid only if it returns nil.
+// object strictly reads the fields of one JSON object of a request. Each field is read once by name
+// and type, errors are collected, and fields that were not read are reported as unknown. Call done
+// last; the values of the getters are valid only if done returns nil.
 type object struct {
 	path        string // prefix of the names of wrong fields
 	fields      map[string]json.RawMessage
 	taken       map[string]bool
 	wrongFields *[]failure.Field
-	large       *bool // an exceeded bound makes the response a 413 instead of a 400
+	large       *bool // a limit is exceeded, so the response is 413 instead of 400
 }
 
 // readBody reads the request's body as one object. If empty is true, an empty body is an object
@@ -64,7 +64,7 @@ func readAll(c echo.Context, limit int64) ([]byte, error) {
 	return data, broken(err)
 }
 
-// broken classifies the errors of reading a body.
+// broken classifies an error of reading a body.
 func broken(err error) error {
 	if err == nil {
 		return nil
@@ -142,14 +142,14 @@ func (o *object) take(name string) (json.RawMessage, bool) {
 	return raw, ok
 }
 
-// required reports a field that is missing.
+// required reports a missing field.
 func (o *object) required(name string) {
 	if _, ok := o.fields[name]; !ok {
 		o.wrong(name, "is required")
 	}
 }
 
-// text takes a string.
+// text reads a string.
 func (o *object) text(name string) (string, bool) {
 	raw, ok := o.take(name)
 	if !ok {
@@ -171,7 +171,7 @@ func (o *object) text(name string) (string, bool) {
 	return text, true
 }
 
-// short takes a string of at most max runes.
+// short reads a string of at most max runes.
 func (o *object) short(name string, max int) (string, bool) {
 	text, ok := o.text(name)
 	if n := utf8.RuneCountInString(text); ok && n > max {
@@ -181,7 +181,7 @@ func (o *object) short(name string, max int) (string, bool) {
 	return text, ok
 }
 
-// content takes the content of a prompt.
+// content reads the content of a prompt.
 func (o *object) content(name string) string {
 	o.required(name)
 	text, ok := o.text(name)
@@ -198,7 +198,7 @@ func (o *object) content(name string) string {
 	return text
 }
 
-// promptID reads the id that a client has chosen for a prompt, or generates one.
+// promptID reads the id that the client has chosen for a prompt, or generates an id.
 func (o *object) promptID() string {
 	const name = "id"
 	id, ok := o.text(name)
@@ -211,7 +211,7 @@ func (o *object) promptID() string {
 	return id
 }
 
-// oneOf takes a string that must be one of several.
+// oneOf reads a string that must be one of several values.
 func (o *object) oneOf(name, fallback string, values ...string) string {
 	text, ok := o.text(name)
 	if !ok {
@@ -223,7 +223,7 @@ func (o *object) oneOf(name, fallback string, values ...string) string {
 	return text
 }
 
-// number takes a whole number.
+// number reads an integer.
 func (o *object) number(name string) (int64, bool) {
 	raw, ok := o.take(name)
 	if !ok {
@@ -243,7 +243,8 @@ func (o *object) boolean(name string) bool {
 	return b != nil && *b
 }
 
-// optionalBoolean is boolean for a field whose absence has its own meaning; nil if absent.
+// optionalBoolean is boolean for a field whose absence has a separate meaning. It returns nil if
+// the field is absent.
 func (o *object) optionalBoolean(name string) *bool {
 	raw, ok := o.take(name)
 	switch {
@@ -257,12 +258,12 @@ func (o *object) optionalBoolean(name string) *bool {
 	return new(false)
 }
 
-// idleTimeout takes a duration within the bounds of an idle timeout.
+// idleTimeout reads a duration within the bounds of an idle timeout.
 func (o *object) idleTimeout(name string) (time.Duration, bool) {
 	return o.duration(name, session.MinIdleTimeout, session.MaxIdleTimeout)
 }
 
-// duration takes a duration within bounds.
+// duration reads a duration within bounds.
 func (o *object) duration(name string, least, most time.Duration) (time.Duration, bool) {
 	text, ok := o.text(name)
 	if !ok {
@@ -298,7 +299,7 @@ func (o *object) object(name string) *object {
 	return &object{path: o.path + name + ".", fields: fields, taken: map[string]bool{}, wrongFields: o.wrongFields, large: o.large}
 }
 
-// metadata takes a free JSON object, compact.
+// metadata reads a free-form JSON object and returns it in compact form.
 func (o *object) metadata(name string) (json.RawMessage, bool) {
 	raw, ok := o.take(name)
 	if !ok {
@@ -331,7 +332,7 @@ func (o *object) metadata(name string) (json.RawMessage, bool) {
 	return compact.Bytes(), true
 }
 
-// storable returns the reason why the database cannot store a JSON value; "" if it can.
+// storable returns the reason why the database cannot store a JSON value, or "".
 func storable(value any, depth int) string {
 	if depth > maxDepth {
 		return fmt.Sprintf("is nested deeper than %d", maxDepth)
@@ -364,7 +365,7 @@ func storable(value any, depth int) string {
 	return ""
 }
 
-// options takes the options of a session.
+// options reads the options of a session.
 func (o *object) options(name string) (session.Options, bool) {
 	inner := o.object(name)
 	if inner == nil {

@@ -15,17 +15,17 @@ import (
 
 // bundleStore reads the bundles of sessions.
 type bundleStore interface {
-	// BundleList returns a page of a session's bundles, newest first; session_not_found.
+	// BundleList returns a page of a session's bundles, newest first. Error: session_not_found.
 	BundleList(ctx context.Context, sessionID string, limit int, cursor string) (items []bundle.View, nextCursor string, err error)
-	// BundleShow returns a bundle; bundle_not_found.
+	// BundleShow returns a bundle. Error: bundle_not_found.
 	BundleShow(ctx context.Context, bundleID string) (bundle.View, error)
-	// BundlePin pins or unpins a bundle: bundle_not_found, limit_reached, illegal_state if its
-	// snapshot is deleted.
+	// BundlePin pins or unpins a bundle. Errors: bundle_not_found, limit_reached, illegal_state if
+	// its snapshot is deleted.
 	BundlePin(ctx context.Context, bundleID string, pinned bool) (bundle.View, error)
 	// ConversationAt is ConversationPage for the conversation of a bundle.
 	ConversationAt(ctx context.Context, bundleID string, limit int, cursor string) (page conversation.Conversation, nextCursor string, err error)
-	// BundleFileList, BundleFileGet and BundleDiffGet read the files of a bundle, like a fileStore
-	// those of a session: bundle_not_found, file_not_saved if it is not stored.
+	// BundleFileList, BundleFileGet and BundleDiffGet read the files of a bundle, as a fileStore
+	// reads those of a session. Errors: bundle_not_found, file_not_saved if the file is not stored.
 	BundleFileList(ctx context.Context, bundleID, prefix string, limit int, cursor string) (items []workspacefile.Info, nextCursor string, err error)
 	BundleFileGet(ctx context.Context, bundleID, path string) (workspacefile.Content, error)
 	BundleDiffGet(ctx context.Context, bundleID string) (*workspacefile.Diff, error)

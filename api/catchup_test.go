@@ -17,8 +17,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 )
 
-// BenchmarkCatchUp reads a whole log as one stream, from a connection of this process, and in turns with
-// that lets Postgres copy the data of the same rows to a connection.
+// BenchmarkCatchUp reads a whole log as one stream from a connection of this process. For
+// comparison it alternates with a copy of the data of the same rows by Postgres to a connection.
 func BenchmarkCatchUp(b *testing.B) {
 	for _, size := range []int{100, 1 << 10, 16 << 10} {
 		b.Run(fmt.Sprintf("%d bytes an event", size), func(b *testing.B) {
@@ -70,7 +70,7 @@ func BenchmarkCatchUp(b *testing.B) {
 	}
 }
 
-// countBytes is a writer that counts.
+// countBytes is a writer that counts bytes.
 type countBytes int64
 
 func (c *countBytes) Write(p []byte) (int, error) {

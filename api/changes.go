@@ -24,21 +24,22 @@ const (
 	// changesEvery is the interval at which an api reads the changed sessions while clients watch
 	// them, and the minimum time between two messages to a client.
 	changesEvery = 500 * time.Millisecond
-	// maxChanged bounds the sessions that a message names. With more, the message says that all may
-	// have changed.
+	// maxChanged bounds the sessions that a message names. If more have changed, the message
+	// reports that any session may have changed.
 	maxChanged = 100
-	// changesPage is how many events are read at once.
+	// changesPage is the number of events that are read at once.
 	changesPage = 500
 )
 
 // changeStore reads the lifecycle events of all sessions.
 type changeStore interface {
-	// LifecycleRead returns events after a position. Errors say that the position cannot be read from.
+	// LifecycleRead returns events after a position. An error may report that the position cannot
+	// be read from.
 	LifecycleRead(ctx context.Context, after int64, filter lifecycle.Filter, limit int) (lifecycle.Page, error)
 	LifecycleNewest(ctx context.Context) (int64, error)
 }
 
-// changes reads the changed sessions once for all clients of this api, while there are any.
+// changes reads the changed sessions once for all clients of this api, while it has clients.
 type changes struct {
 	store  changeStore
 	logger *slog.Logger
@@ -60,7 +61,7 @@ func newChanges(store changeStore, logger *slog.Logger) *changes {
 	return &changes{store: store, logger: logger, every: changesEvery, watchers: map[*watcher]struct{}{}}
 }
 
-// watch adds a client, for which all sessions may have changed at first; stop removes it.
+// watch adds a client. Initially, all sessions count as changed for it. stop removes the client.
 func (c *changes) watch() (w *watcher, stop func()) {
 	w = &watcher{ids: map[string]struct{}{}, wake: make(chan struct{}, 1)}
 	w.add(nil)
@@ -74,7 +75,7 @@ func (c *changes) watch() (w *watcher, stop func()) {
 	}
 }
 
-// add records changed sessions; without any, all may have changed. The caller holds the lock,
+// add records changed sessions. If none are given, all may have changed. The caller holds the lock,
 // unless the watcher is new.
 func (w *watcher) add(ids []string) {
 	for _, id := range ids {
@@ -90,7 +91,7 @@ func (w *watcher) add(ids []string) {
 	}
 }
 
-// take returns what has changed since the last call.
+// take returns the changes since the last call.
 func (c *changes) take(w *watcher) socket.Changes {
 	c.mu.Lock()
 	defer c.mu.Unlock()

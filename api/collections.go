@@ -9,13 +9,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// collections ends the collection of prompts of the mode collect when its time is up, and notifies
-// the workflow. There is one timer for each session. If the api stops or is killed before, the
-// relay of a worker signals, like after a lost signal.
+// collections ends the collection of prompts of the mode collect at its deadline, and notifies the
+// workflow. There is one timer for each session. If the api stops or is killed before the deadline,
+// the relay of a worker signals the workflow, as after a lost signal.
 type collections struct {
 	store   collectStore
 	notify  func(ctx context.Context, p session.Prompt)
-	timeout time.Duration // of one end
+	timeout time.Duration // timeout of one call that ends a collection
 	logger  *slog.Logger
 
 	mu      sync.Mutex
@@ -26,8 +26,9 @@ type collections struct {
 
 // collectStore ends collections.
 type collectStore interface {
-	// PromptsCollected ends the collection of prompts of a session if its time is up, and returns
-	// the prompt to notify the workflow of, if any. Otherwise it returns the remaining time.
+	// PromptsCollected ends the collection of prompts of a session if its deadline has passed, and
+	// returns the prompt to notify the workflow of, if any. Otherwise it returns the remaining
+	// time.
 	PromptsCollected(ctx context.Context, sessionID string) (next *session.Prompt, left time.Duration, err error)
 }
 

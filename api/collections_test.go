@@ -18,7 +18,8 @@ func (b *harness) collectPrompt(id, promptID string) answer {
 	return b.do("POST", "/api/sessions/"+id+"/prompts", fmt.Sprintf(`{"id":%q,"content":"hello","mode":"collect"}`, promptID))
 }
 
-// TestCollectedPromptsAreSignalledAtDeadline, once, however many there are.
+// TestCollectedPromptsAreSignalledAtDeadline checks that there is one signal, regardless of the
+// number of prompts.
 func TestCollectedPromptsAreSignalledAtDeadline(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.CollectWindow = 3 * time.Second })
@@ -32,7 +33,8 @@ func TestCollectedPromptsAreSignalledAtDeadline(t *testing.T) {
 	require.Empty(t, b.temp.TakeCalls())
 }
 
-// TestSteerSignalsItsAbort, and no prompt: the workflow is in a turn.
+// TestSteerSignalsItsAbort checks that only the abort is signalled, not the prompt, because the
+// workflow is in a turn.
 func TestSteerSignalsItsAbort(t *testing.T) {
 	t.Parallel()
 	b, id := setupAttended(t, true, never, never)
@@ -42,7 +44,8 @@ func TestSteerSignalsItsAbort(t *testing.T) {
 	require.Equal(t, []string{"notify " + id}, b.signals(t, 1))
 }
 
-// TestFailedCollectionEndIsLeftToRelay.
+// TestFailedCollectionEndIsLeftToRelay checks that the api sends no signal if it could not end a
+// collection.
 func TestFailedCollectionEndIsLeftToRelay(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.CollectWindow = time.Millisecond })
@@ -54,7 +57,8 @@ func TestFailedCollectionEndIsLeftToRelay(t *testing.T) {
 	require.Empty(t, b.temp.TakeCalls())
 }
 
-// TestStoppingServerDoesNotWaitForCollections: a relay signals for their prompts.
+// TestStoppingServerDoesNotWaitForCollections checks that a server stops at once, because a relay
+// signals for the prompts.
 func TestStoppingServerDoesNotWaitForCollections(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.CollectWindow = never })

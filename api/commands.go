@@ -13,8 +13,8 @@ import (
 // commandStore stores commands.
 type commandStore interface {
 	// CommandSubmit checks a command against the session's row and stores it as pending. The
-	// result's command is nil if there was nothing to do. session_not_found, session_terminated,
-	// illegal_state, prompt_not_found for a revert, run_not_found for an abort.
+	// result's command is nil if the command has no effect. Errors: session_not_found,
+	// session_terminated, illegal_state, prompt_not_found for a revert, run_not_found for an abort.
 	CommandSubmit(ctx context.Context, c session.Command) (session.Commanded, error)
 	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
 	PromptGet(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
@@ -31,8 +31,9 @@ var forced = map[session.CommandKind]bool{
 	session.CommandHibernate: true, session.CommandRestart: true, session.CommandDrop: true,
 }
 
-// command handles one command, each POST /api/sessions/:id/KIND: 202 if it is stored as pending or
-// was applied at once, 200 if there is nothing to do. The session's row decides.
+// command handles the requests POST /api/sessions/:id/KIND of one kind. The response is 202 if the
+// command is stored as pending or was applied at once, and 200 if it has no effect. The session's
+// row decides.
 func (s *commands) command(kind session.CommandKind) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id, err := sessionID(c)

@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestCommandsInEveryState is the whole table: the response to each command in each state, and
+// TestCommandsInEveryState checks the whole table: the response to each command in each state, and
 // whether the workflow is notified.
 func TestCommandsInEveryState(t *testing.T) {
 	t.Parallel()
@@ -151,8 +151,8 @@ func TestCommandIsAcceptedDuringTemporalOutage(t *testing.T) {
 	}
 }
 
-// A Temporal that hangs delays a request by SignalWait at most, and occupies a bounded number of
-// goroutines.
+// A Temporal server that hangs delays a request by at most SignalWait, and occupies a bounded
+// number of goroutines.
 func TestHangingSignalsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.SignalWait = time.Millisecond })

@@ -47,7 +47,7 @@ func speak(t *testing.T, b *harness, db *postgres.DB) spoken {
 		a.Events = append(a.Events, eventlog.Draft{Type: kind, ConversationID: "main", At: time.Now(), Data: json.RawMessage(data), Frame: 1, N: len(a.Events)})
 		at++
 	}
-	// A response of a Durable Stream ends with it, long before the dropped events.
+	// A response of a Durable Stream ends with this event, long before the dropped events.
 	add("block_complete", fmt.Sprintf(`{"block":{"id":"large","type":"system","status":"complete","message":%q,"createdAt":"2026-11-21T00:00:00Z"}}`, strings.Repeat("x", 300<<10)))
 	for i, id := range []string{"a", "b"} {
 		add("block_start", fmt.Sprintf(`{"block":{"id":%q,"type":"assistant_text","status":"streaming","createdAt":"2026-11-21T00:00:00Z"}}`, id))
@@ -76,8 +76,8 @@ func compact(t *testing.T, db *postgres.DB, want int64) {
 	require.Equal(t, want, dropped)
 }
 
-// TestPostgresCompactedLogIsReadByEveryProtocol reads a log from positions before, in and after
-// the dropped events, with an api that has none of it in memory.
+// TestPostgresCompactedLogIsReadByEveryProtocol reads a log from positions before, within and after
+// the dropped events, with an api that has none of the log in memory.
 func TestPostgresCompactedLogIsReadByEveryProtocol(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.URL(t)
@@ -165,7 +165,7 @@ func TestPostgresCompactedLogIsReadByEveryProtocol(t *testing.T) {
 		b.do("GET", offset(first+5)+"&live=long-poll", "").problem(http.StatusGone, "position_gone")
 		b.do("GET", offset(first+5)+"&live=sse", "").problem(http.StatusGone, "position_gone")
 		require.Equal(t, fmt.Sprintf("%016d", s.newest), b.do("HEAD", path+"/stream", "").header.Get("Stream-Next-Offset"))
-		// An api that has some of it in memory gives the same responses.
+		// An api that has part of the log in memory gives the same responses.
 		for after, had := range was {
 			if a := before.do("GET", offset(after), ""); a.status != http.StatusGone {
 				require.Equal(t, had, read(a), "offset %d", after)
@@ -178,12 +178,12 @@ func TestPostgresCompactedLogIsReadByEveryProtocol(t *testing.T) {
 		require.Equal(t, message(t, whole), message(t, body), "the same message")
 	}
 
-	// A client that stayed connected has missed nothing.
+	// A client that stayed connected has received all events.
 	require.Equal(t, http.StatusOK, before.do("PATCH", path, `{"title":"later"}`).status)
 	require.Equal(t, []string{fmt.Sprintf("%d title", s.newest+1)}, connected.brief(1))
 }
 
-// message is the message that a stream of the AI SDK leads to.
+// message returns the message that results from a stream of the AI SDK.
 func message(t *testing.T, stream string) aisdk.Message {
 	t.Helper()
 	assembler := aisdk.NewAssembler()

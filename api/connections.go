@@ -29,10 +29,10 @@ func defaultConnections() int {
 	return max(files-ownDescriptors, files/2, 1)
 }
 
-// connections bounds the open connections of a server. If there is no room for a new one, the
-// connection that has waited longest for a request is closed, so that clients that connect and send
-// nothing, or send slowly, make room for others. Event streams leave a quarter of the places to
-// other requests.
+// connections bounds the open connections of a server. If there is no room for a new connection,
+// the connection that has waited longest for a request is closed, so that clients that connect and
+// send no data, or send it slowly, make room for others. Event streams leave a quarter of the
+// connections to other requests.
 type connections struct {
 	limit int
 
@@ -58,7 +58,7 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 		c.wait(conn)
 		if c.open > c.limit {
 			oldest := c.waiting.Front().Value.(net.Conn) // it only contains connections
-			c.serve(oldest)                              // and is not closed again for the next one
+			c.serve(oldest)                              // so that it is not selected again for the next connection
 			_ = oldest.Close()
 		}
 	case http.StateIdle:
@@ -67,7 +67,7 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 		c.open--
 		c.serve(conn)
 	case http.StateHijacked:
-		c.serve(conn) // it stays open until released is called
+		c.serve(conn) // counts as open until released is called
 	case http.StateActive:
 	}
 }
@@ -103,7 +103,7 @@ func (c *connections) released() {
 	c.open--
 }
 
-// beginStream takes a place for an event stream, for which endStream is called.
+// beginStream reserves a connection for an event stream. The caller must call endStream afterwards.
 func (c *connections) beginStream() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// connect opens connections that begin requests with the text and never complete them.
+// connect opens connections that start requests with the text and never complete them.
 func (b *harness) connect(n int, text string) []net.Conn {
 	b.t.Helper()
 	conns := make([]net.Conn, n)
@@ -44,11 +44,11 @@ func TestConnectionsWithoutRequestMakeRoom(t *testing.T) {
 	for name, text := range map[string]string{"Silent": "", "Begun": "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := setup(t, func(c *api.Config) { c.MaxConnections, c.HeaderTimeout = 8, time.Hour }) // no other reason to close any
+			b := setup(t, func(c *api.Config) { c.MaxConnections, c.HeaderTimeout = 8, time.Hour }) // no other limit closes a connection
 			s := b.store.Put(session.Running)
 			stream := b.stream("/api/sessions/" + s + "/events")
 			idle := b.connect(50, text)
-			b.requireClosed(idle[:50-7]) // with the stream's, seven are left
+			b.requireClosed(idle[:50-7]) // seven remain, including that of the stream
 			require.Equal(t, http.StatusOK, b.do("GET", "/healthz", "").status)
 			b.store.Text(s, "still here")
 			for {
@@ -60,7 +60,7 @@ func TestConnectionsWithoutRequestMakeRoom(t *testing.T) {
 			}
 			require.NoError(t, stream.resp.Body.Close())
 			for _, conn := range idle {
-				_ = conn.Close() // the server waits for those that are left
+				_ = conn.Close() // the server waits for the remaining connections
 			}
 		})
 	}

@@ -15,16 +15,16 @@ const corkBytes = 16 << 10
 var corkBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // corkedConn buffers writes to a connection while it is corked. Messages of a WebSocket are mostly
-// under 200 bytes, and the library writes each separately: without it, a reader that catches up
-// would cost a system call for each event.
+// under 200 bytes, and the library writes each one separately. Without corking, a reader that
+// catches up would cost a system call for each event.
 type corkedConn struct {
 	net.Conn
 	mu   sync.Mutex
-	held *bytes.Buffer // nil while it is not corked
+	held *bytes.Buffer // nil while the connection is not corked
 }
 
-// Write writes p, or buffers it until the buffer is full or uncork is called. An error may be that
-// of an earlier write.
+// Write writes p, or buffers it until the buffer is full or uncork is called. The error may come
+// from an earlier write.
 func (c *corkedConn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,6 +80,6 @@ func (w *corkingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	w.conn = &corkedConn{Conn: conn}
-	buffered.Writer.Reset(w.conn) // nothing was written to it yet
+	buffered.Writer.Reset(w.conn) // no data was written to it yet
 	return w.conn, buffered, nil
 }

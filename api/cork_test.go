@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// writes records what is written to a connection.
+// writes records the writes to a connection.
 type writes struct {
 	net.Conn
 	made []string

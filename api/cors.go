@@ -11,16 +11,17 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// anyOrigin among Config.CORSOrigins admits the pages of every origin.
+// anyOrigin in Config.CORSOrigins admits pages of every origin.
 const anyOrigin = "*"
 
-// The headers that pages of other origins may send and read. Those of the Durable Streams protocol are among them.
+// The headers that pages of other origins may send and read, including those of the Durable Streams
+// protocol.
 const (
 	corsRequestHeaders = "Authorization, Content-Type, Accept, Idempotency-Key, If-None-Match, Last-Event-ID, X-Request-Id, Traceparent, Tracestate"
 	corsExposedHeaders = "Stream-Next-Offset, Stream-Cursor, Stream-Up-To-Date, Stream-Closed, Stream-Sse-Data-Encoding, ETag, Content-Type, " +
 		"Content-Disposition, Location, Retry-After, X-Request-Id"
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
-	corsMaxAge  = "600" // seconds for which a browser repeats no preflight
+	corsMaxAge  = "600" // seconds for which a browser caches a preflight
 )
 
 // CheckOrigins validates the allowed origins of pages. withKey reports whether callers need a key:
@@ -41,7 +42,7 @@ func CheckOrigins(origins []string, withKey bool) error {
 	return nil
 }
 
-// admitOrigins allows pages of configured origins to send commands, if their callers have a key.
+// admitOrigins allows pages of the configured origins to send commands, if callers need a key.
 func (s *Server) admitOrigins() error {
 	if err := CheckOrigins(s.cfg.CORSOrigins, !s.cfg.WithoutKey); err != nil {
 		return fmt.Errorf("api: CORSOrigins: %w", err)
@@ -59,8 +60,8 @@ func (s *Server) admitOrigins() error {
 }
 
 // shareWithOrigins allows browsers to pass responses to the pages of configured origins, and
-// answers their preflights. Credentials of a browser (cookies) are never allowed: a page sends the
-// key or a token by itself.
+// answers their preflights. Browser credentials (cookies) are never allowed: a page sends the key
+// or a token itself.
 func (s *Server) shareWithOrigins(next echo.HandlerFunc) echo.HandlerFunc {
 	if len(s.cfg.CORSOrigins) == 0 {
 		return next

@@ -14,7 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// durable answers reads of a session's events by the Durable Streams protocol.
+// durable serves a session's events by the Durable Streams protocol.
 func (s *streams) durable(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
@@ -58,16 +58,16 @@ func errServerStops() error {
 	return failure.Errorf(failure.Unavailable, "the server is stopping; connect again")
 }
 
-// sessionLog is a session's log, for one request.
+// sessionLog is a session's log for one request.
 type sessionLog struct {
 	*streams
 	id       string
-	position int64 // of the last read event
+	position int64 // position of the last event read
 	dropped  int64 // the newest event that compaction has dropped
 }
 
-// End implements durablestream.Log. The session is read before the log, so that the log has the
-// events of the session's last state.
+// End implements durablestream.Log. It reads the session before the log, so that the log has the
+// events up to the session's state.
 func (l *sessionLog) End(ctx context.Context) (durablestream.End, error) {
 	f, err := l.open(ctx, feed.Latest, 0)
 	if err != nil {
@@ -77,7 +77,7 @@ func (l *sessionLog) End(ctx context.Context) (durablestream.End, error) {
 	return durablestream.End{Newest: f.Position(), Closed: isOver(f.Session())}, nil
 }
 
-// isOver reports whether a session writes no more events.
+// isOver reports whether a session will write no more events.
 func isOver(sess session.Session) bool {
 	return sess.Status.Final() && sess.Queue.Queued+sess.Queue.Processing == 0
 }
@@ -86,8 +86,8 @@ func (l *sessionLog) open(ctx context.Context, after int64, beat time.Duration) 
 	return feed.Open(ctx, feed.Options{Log: l.cfg.Events, Sessions: l.store, Beat: beat}, l.id, after)
 }
 
-// Follow implements durablestream.Log. The stream begins after the events that compaction has
-// dropped, because the protocol has retention, but no gaps, and the messages at an offset must
+// Follow implements durablestream.Log. The stream starts after the events that compaction has
+// dropped, because the protocol supports retention but no gaps, and the messages at an offset must
 // never change.
 func (l *sessionLog) Follow(ctx context.Context, after int64, beat time.Duration) (durablestream.Reader, error) {
 	var err error

@@ -14,7 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// seqs are the positions of the events of an answer.
+// seqs returns the positions of the events of an answer.
 func (a answer) seqs() []int64 {
 	a.t.Helper()
 	require.Equal(a.t, http.StatusOK, a.status, "%s", a.body)
@@ -194,7 +194,7 @@ func TestDurableStreamOfEvents(t *testing.T) {
 		StreamNextOffset, StreamCursor string
 		UpToDate                       bool
 	}{}
-	for range 3 { // the second and third are signs of life
+	for range 3 { // the second and third are heartbeats
 		f, _ := s.next()
 		require.Equal(t, "control", f.event)
 		require.NoError(t, json.Unmarshal([]byte(f.data), &control))

@@ -15,8 +15,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestPostgresSessionsOfEarlierReleaseAreServed: the API reads everything of a database that was migrated from an earlier
-// release, and accepts a command and a prompt for its sessions.
+// TestPostgresSessionsOfEarlierReleaseAreServed checks that the API reads all data of a database
+// that was migrated from an earlier release, and accepts a command and a prompt for its sessions.
 func TestPostgresSessionsOfEarlierReleaseAreServed(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.Open(t, postgrestest.FileURL(t, "../internal/postgres/testdata/schema6.sql"))

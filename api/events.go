@@ -29,19 +29,19 @@ type streams struct {
 type streamStore interface {
 	feed.Sessions
 	// EventsDropped returns the position of the newest event of a session that compaction has
-	// dropped; 0 if there is none.
+	// dropped, or 0.
 	EventsDropped(ctx context.Context, sessionID string) (int64, error)
 }
 
 const lastEventID = "Last-Event-ID"
 
-// chunkBytes is how much of a stream is written under one deadline.
+// chunkBytes is the number of bytes of a stream that are written with one deadline.
 const chunkBytes = 32 << 10
 
 var position = regexp.MustCompile(`^[0-9]{1,18}$`)
 
-// startPosition is the seq after which the stream starts, or feed.Latest; the header, which a client
-// sends when it reconnects, overrides the query of its first address.
+// startPosition returns the seq after which the stream starts, or feed.Latest. The header, which a
+// client sends when it reconnects, overrides the query.
 func startPosition(c echo.Context) (int64, error) {
 	name, text := "after", c.QueryParam("after")
 	_, given := c.QueryParams()["after"]
@@ -60,8 +60,8 @@ func startPosition(c echo.Context) (int64, error) {
 	return strconv.ParseInt(text, 10, 64)
 }
 
-// events streams a session's log. Requests are refused before the stream starts, so that clients
-// get a status code.
+// events streams a session's log. It refuses requests before the stream starts, so that clients get
+// a status code.
 func (s *streams) events(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *streams) events(c echo.Context) error {
 		response: c.Response(), control: http.NewResponseController(c.Response().Writer), // Echo's own Flush drops errors
 	}
 	s.ended(ctx, id, f.Position(), st.run(ctx, f))
-	return nil // the response has begun; the client reconnects with its position
+	return nil // the response has started; the client reconnects with its position
 }
 
 // ended records why a stream has ended before its session.
@@ -129,8 +129,8 @@ type stream struct {
 	control  *http.ResponseController
 }
 
-// run writes the stream until the session has ended, the client leaves, or ctx is done. A stream
-// holds only the batch that it writes; no events accumulate for a slow client.
+// run writes the stream until the session has ended, the client disconnects, or ctx is done. A
+// stream holds only the batch that it is writing; no events accumulate for a slow client.
 func (st *stream) run(ctx context.Context, f *feed.Feed) error {
 	if err := st.begin(); err != nil || st.head {
 		return err
@@ -171,12 +171,13 @@ func (st *stream) begin() error {
 	return nil
 }
 
-// send writes events, and a marker if there are no more for now.
+// send writes events, and a marker if there are currently no more.
 func (st *stream) send(item feed.Item) error {
 	st.server.metrics.events.Add(float64(item.Events.Len()))
 	frames := item.Events.Frames
 	if item.CaughtUp {
-		// The frames belong to other readers too: the marker goes into a copy if there are few.
+		// Other readers share the frames, so the marker is appended to a copy if the frames are
+		// few.
 		if mark := marker(nil, event.MarkerCaughtUp, map[string]int64{"seq": item.Events.Last}); len(frames) > chunkBytes {
 			if err := st.write(frames); err != nil {
 				return err

@@ -27,7 +27,7 @@ type sse struct {
 	scan *bufio.Scanner
 }
 
-// frame is one message of a stream; a comment has only that.
+// frame is one message of a stream. If it is a comment, only that field is set.
 type frame struct {
 	id, event, data, comment string
 }
@@ -76,7 +76,7 @@ func (s *sse) next() (f frame, ok bool) {
 }
 
 // heartbeats reads up to the nth heartbeat and returns the other frames. On a busy machine, a
-// heartbeat may come before anything else.
+// heartbeat may precede any other frame.
 func (s *sse) heartbeats(n int) (others []string) {
 	s.t.Helper()
 	for n > 0 {
@@ -91,7 +91,7 @@ func (s *sse) heartbeats(n int) (others []string) {
 	return others
 }
 
-// brief reads n frames, each as "id event" or its comment; markers with their data.
+// brief reads n frames and returns each as "id event" or its comment. Markers include their data.
 func (s *sse) brief(n int) []string {
 	s.t.Helper()
 	var out []string
@@ -332,7 +332,7 @@ func TestSlowReaderIsDisconnected(t *testing.T) {
 	eventually(t, "the stream is cut", func() bool { return b.store.OpenReaders() == 0 })
 	eventually(t, "it is logged", func() bool { return strings.Contains(b.logs.String(), "stream dropped") })
 	_, err = io.Copy(io.Discard, conn)
-	_ = err // reset or end: either way the connection is closed
+	_ = err // whether reset or ended, the connection is closed
 	require.Contains(t, string(b.do("GET", "/metrics", "").body), "overwinter_api_streams_dropped_total 1")
 }
 

@@ -28,7 +28,7 @@ func RoutesOf(s *Server) []string {
 	return out
 }
 
-// Codes lists every code that an answer may have.
+// Codes lists every code that a response may have.
 func Codes() []failure.Code {
 	var out []failure.Code
 	for code := range statuses {
@@ -37,7 +37,8 @@ func Codes() []failure.Code {
 	return out
 }
 
-// SocketOperation is the operation of the HTTP API that a message of a WebSocket of the session ses_1 asks for; none for a ping.
+// SocketOperation returns the operation of the HTTP API that a message on a WebSocket of the
+// session ses_1 requests. A ping has no operation.
 func SocketOperation(data []byte) (method, target string, body []byte, err error) {
 	r, err := readSocketRequest(data)
 	if err != nil || r.Type == "ping" {
@@ -49,10 +50,10 @@ func SocketOperation(data []byte) (method, target string, body []byte, err error
 // Rooms are the rooms of a server.
 type Rooms struct{ *rooms }
 
-// NewRooms returns empty ones.
+// NewRooms returns empty rooms.
 func NewRooms(store Store) Rooms { return Rooms{newRooms(store, slog.New(slog.DiscardHandler))} }
 
-// Enter is enter.
+// Enter calls enter.
 func (r Rooms) Enter(ctx context.Context, sessionID string) (leave func(), err error) {
 	m, err := r.enter(ctx, presence.Viewer{Client: session.NewID("cli_"), SessionID: sessionID})
 	if err != nil {
@@ -61,10 +62,10 @@ func (r Rooms) Enter(ctx context.Context, sessionID string) (leave func(), err e
 	return m.leave, nil
 }
 
-// Close is close.
+// Close calls close.
 func (r Rooms) Close() <-chan struct{} { return r.close() }
 
-// SocketRequests are the types of all requests that clients of a WebSocket may send.
+// SocketRequests returns the types of all requests that clients of a WebSocket may send.
 func SocketRequests() []string { return socketRequestTypes() }
 
 // WaitFor sets how long a server waits for statements about presence, and for the answer to a ping.

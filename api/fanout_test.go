@@ -26,10 +26,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 )
 
-// BenchmarkFanOut measures many readers of one session against a bare loop in the same process: an
-// http.Handler that writes and flushes what it gets from a channel. The readers are another process. The
-// latency is that from the end of a commit, or the call of the bare loop's broadcast, to a reader's socket;
-// the loops take turns, round by round, so that whatever else the machine does slows down both alike.
+// BenchmarkFanOut compares many readers of one session with a bare loop in the same process: an
+// http.Handler that writes and flushes the data that it receives from a channel. The readers run in
+// another process. The latency is measured from the end of a commit, or the call of the bare loop's
+// broadcast, to a reader's socket. The loops alternate round by round, so that other load on the
+// machine slows down both alike.
 func BenchmarkFanOut(b *testing.B) {
 	const readers, rounds, burst, perAppend = 500, 100, 3000, 20
 	subject := startFanOut(b)
@@ -55,7 +56,7 @@ func BenchmarkFanOut(b *testing.B) {
 type fanOut struct {
 	name string
 	url  string
-	send func(events int) // sends events together; it returns when they are committed
+	send func(events int) // sends events together and returns when they are committed
 
 	readers int
 	client  *exec.Cmd
@@ -63,10 +64,10 @@ type fanOut struct {
 	lines   *bufio.Scanner
 	memory  float64 // bytes for each reader
 	waited  []time.Duration
-	rate    float64 // of a burst
+	rate    float64 // rate of a burst
 }
 
-// fanOutData is the data of an event. The tilde is what readers count.
+// fanOutData returns the data of an event. Readers count the tildes.
 func fanOutData() json.RawMessage {
 	return fmt.Appendf(nil, `{"blockId":"b","delta":%q}`, "~"+strings.Repeat("word ", 20))
 }
@@ -92,7 +93,7 @@ func appendEvents(t testing.TB, db *postgres.DB, id string, n int) {
 	require.NoError(t, verdicts[0])
 }
 
-// bare is the least that a fan-out of server-sent events takes.
+// bare is a minimal fan-out of server-sent events.
 type bare struct {
 	mu      sync.Mutex
 	seq     int64
@@ -156,11 +157,11 @@ func startBare(b *testing.B) *fanOut {
 	return &fanOut{name: "bare-", url: "http://" + ln.Addr().String() + "/", send: loop.broadcast}
 }
 
-// resident is the memory of this process after what the Go runtime does not use was returned.
+// resident returns the memory of this process after the Go runtime has returned unused memory.
 func resident(b *testing.B) float64 {
 	b.Helper()
 	debug.FreeOSMemory()
-	debug.FreeOSMemory() // what the first one made unused
+	debug.FreeOSMemory() // releases memory that the first call made unused
 	statm, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		b.Skip("no /proc")
@@ -171,7 +172,7 @@ func resident(b *testing.B) float64 {
 	return pages * float64(os.Getpagesize())
 }
 
-// attach connects readers from another process and measures what they take in this one.
+// attach connects readers from another process and measures the memory that they use in this one.
 func (l *fanOut) attach(b *testing.B, readers int) {
 	b.Helper()
 	before := resident(b)
@@ -197,7 +198,7 @@ func (l *fanOut) line(b *testing.B) string {
 	return l.lines.Text()
 }
 
-// expect has the readers say when each of them has got events.
+// expect makes the readers report when each of them has received the events.
 func (l *fanOut) expect(b *testing.B, events int) {
 	b.Helper()
 	_, err := fmt.Fprintln(l.stdin, events)
@@ -231,7 +232,7 @@ func (l *fanOut) round(b *testing.B) {
 	}
 }
 
-// burst sends many events as fast as they are taken.
+// burst sends many events as fast as they are accepted.
 func (l *fanOut) burst(b *testing.B, events, perSend int) {
 	b.Helper()
 	l.expect(b, events)
@@ -261,11 +262,11 @@ func (l *fanOut) detach(b *testing.B) {
 	require.NoError(b, l.client.Wait())
 }
 
-// fanOutReaders makes the test binary the readers of BenchmarkFanOut.
+// fanOutReaders makes the test binary act as the readers of BenchmarkFanOut.
 const fanOutReaders = "OVERWINTER_FANOUT_READERS"
 
-// TestFanOutReaders is the other process: it connects, and for each number on its input waits until
-// every connection has got as many events more, and prints when each had.
+// TestFanOutReaders is the other process. It connects, and for each number on its input waits until
+// every connection has received that many more events, and prints the times.
 func TestFanOutReaders(t *testing.T) { //nolint:paralleltest // it is a separate process
 	text, ok := os.LookupEnv(fanOutReaders)
 	if !ok {

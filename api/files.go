@@ -25,12 +25,12 @@ import (
 
 // fileStore stores the files of workspaces.
 type fileStore interface {
-	// FileList is by path.
+	// FileList returns files sorted by path.
 	FileList(ctx context.Context, sessionID, prefix string, limit int, cursor string) (items []workspacefile.Info, nextCursor string, err error)
-	// FileGet returns a file of the workspace with its content, if that is saved; file_not_found if
-	// it does not exist or is deleted.
+	// FileGet returns a file of the workspace, with its content if that is saved. Error:
+	// file_not_found if the file does not exist or is deleted.
 	FileGet(ctx context.Context, sessionID, path string) (workspacefile.Content, error)
-	// DiffGet returns the newest diff of the workspace; nil if none was taken yet.
+	// DiffGet returns the newest diff of the workspace, or nil if none was taken yet.
 	DiffGet(ctx context.Context, sessionID string) (*workspacefile.Diff, error)
 }
 
@@ -41,7 +41,7 @@ type files struct {
 	store fileStore
 }
 
-// bundleFiles is a fileStore of the files of bundles.
+// bundleFiles implements fileStore for the files of bundles.
 type bundleFiles struct{ bundleStore }
 
 func (s bundleFiles) FileList(ctx context.Context, bundleID, prefix string, limit int, cursor string) (items []workspacefile.Info, nextCursor string, err error) {
@@ -66,16 +66,16 @@ var fileTypes = map[string]string{
 	".png": "image/png", ".svg": "image/svg+xml", ".webp": "image/webp", ".xml": "application/xml",
 }
 
-// shown are the types that a browser may display. None of them can run code.
+// shown lists the types that a browser may display. None of them can run code.
 var shown = []string{"image/png", "image/jpeg", "image/gif", "image/webp", "text/plain; charset=utf-8"}
 
-// fileType returns the media type of a file, by its name or else by its bytes.
+// fileType returns the media type of a file, determined by its name or otherwise by its bytes.
 func fileType(name string, data []byte) string {
 	byName, known := fileTypes[strings.ToLower(path.Ext(name))]
 	sniffed := http.DetectContentType(data)
 	switch {
 	case strings.HasPrefix(byName, "image/") && byName != "image/svg+xml" && byName != sniffed:
-		// A file with the name of an image that is not an image is not shown.
+		// A file that is named like an image but is not one is not displayed.
 		return echo.MIMEOctetStream
 	case known:
 		return byName
@@ -117,7 +117,7 @@ func (s *files) fileList(c echo.Context) error {
 // filePath returns the path of the file in the request's path, where its slashes may be
 // percent-encoded.
 func filePath(c echo.Context) (string, error) {
-	// Echo decodes a parameter only where the request has an encoding that Go would not choose.
+	// Echo decodes a parameter only if the request uses an encoding that Go would not choose.
 	_, rest, _ := strings.Cut(c.Request().URL.EscapedPath(), "/files/")
 	name, err := url.PathUnescape(rest)
 	if err != nil || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
@@ -155,7 +155,7 @@ func (s *files) fileGet(c echo.Context) error {
 	if masked := masker.Bytes(f.Data); len(masked) != len(f.Data) || !bytes.Equal(masked, f.Data) {
 		sum := sha256.Sum256(masked)
 		f.Data, f.SHA256 = masked, hex.EncodeToString(sum[:])
-		f.ModifiedAt = time.Time{} // it changes with the secrets too
+		f.ModifiedAt = time.Time{} // the masked content also changes with the secrets
 	}
 	kind := fileType(f.Path, f.Data)
 	disposition := "attachment"
@@ -191,7 +191,7 @@ func (s *files) maskedFile(ctx context.Context, id, name string, masker *secret.
 	}
 }
 
-// unsaved returns the reason why the content of a file cannot be read; nil if it can.
+// unsaved returns the reason why the content of a file cannot be read, or nil.
 func unsaved(f workspacefile.Info) error {
 	switch f.Unsaved {
 	case "":
@@ -219,7 +219,7 @@ func (s *files) diff(c echo.Context) error {
 	return c.JSON(http.StatusOK, resource.Diff(d))
 }
 
-// maskedDiff returns the newest diff of a workspace, masked; nil if none was taken yet.
+// maskedDiff returns the masked newest diff of a workspace, or nil if none was taken yet.
 func (s *files) maskedDiff(ctx context.Context, id string) (*workspacefile.Diff, error) {
 	stored, err := s.store.DiffGet(ctx, id)
 	if err != nil || stored == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// PNG and GIF as far as a detector looks.
+// The leading bytes of PNG and GIF files, which suffice for a detector.
 const (
 	pngBytes = "\x89PNG\r\n\x1a\n0000"
 	gifBytes = "GIF89a000"

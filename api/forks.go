@@ -20,10 +20,11 @@ import (
 // forkStore forks sessions.
 type forkStore interface {
 	// SessionFork stores a session that starts at a point of another one, and its first prompt, if
-	// any. Idempotency is as with SessionCreate. session_not_found, bundle_not_found,
+	// any. Idempotency works as in SessionCreate. Errors: session_not_found, bundle_not_found,
 	// prompt_not_found, no_bundle_there, illegal_state.
 	SessionFork(ctx context.Context, f fork.Fork, first *session.Prompt, idem Idempotency) (stored session.Session, created bool, err error)
-	// SessionForks returns a page of the forks of a session, newest first; session_not_found.
+	// SessionForks returns a page of the forks of a session, newest first. Error:
+	// session_not_found.
 	SessionForks(ctx context.Context, sessionID string, limit int, cursor string) (items []session.Session, nextCursor string, err error)
 }
 
@@ -119,7 +120,7 @@ func (s *forks) forkRequest(body *object, files []attachment.Attachment, f *fork
 	return body.firstPrompt(f.ID, time.Now().UTC().Truncate(time.Millisecond), files), named
 }
 
-// agentOf takes the name of an agent, empty if none is given.
+// agentOf reads the name of an agent, or "" if none is given.
 func (s *Server) agentOf(body *object) string {
 	name, given := body.text("agent")
 	if given && !slices.Contains(s.cfg.Agents.Names(), name) {
@@ -128,7 +129,7 @@ func (s *Server) agentOf(body *object) string {
 	return name
 }
 
-// point takes the bundle or the prompt that names a point of a session; the other is empty.
+// point reads the bundle or the prompt that names a point of a session; the other result is empty.
 func (o *object) point() (bundle, prompt string) {
 	bundle, byBundle := o.text("bundleId")
 	prompt, byPrompt := o.text("promptId")

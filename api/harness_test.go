@@ -28,20 +28,20 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/resource"
 )
 
-// waitLimit bounds every wait of a test. A wait takes a moment on a free machine, but the tests of
-// all packages share it.
+// waitLimit bounds every wait of a test. Waits are short on an idle machine, but the tests of all
+// packages share the machine.
 const waitLimit = 2 * time.Minute
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// bundle is one server on its own port, over fakes.
+// harness is one server on a separate port, over fakes.
 type harness struct {
 	t       testing.TB
 	store   *apitest.Store
 	temp    *apitest.Signaler
 	url     string
 	logs    *syncBuffer
-	stop    func() error // stops the server and returns what Run returned
+	stop    func() error // stops the server and returns the error of Run
 	client  *http.Client
 	headers http.Header
 }
@@ -53,7 +53,7 @@ func (agents) Describe() []agent.Description {
 	return []agent.Description{{Name: "demo", Title: "Demo", Summary: "A demo.", Capabilities: []string{"revert"}}, {Name: "other", Models: []string{"m1"}}}
 }
 
-// Get has the real adapter, whose memory archives may have.
+// Get returns the real adapter, because archives may contain the memory of its agent.
 func (agents) Get(name string) (agent.Adapter, error) { return agent.NewRegistry(demo.New()).Get(name) }
 
 func setup(t testing.TB, change ...func(*api.Config)) *harness {
@@ -67,7 +67,8 @@ func setup(t testing.TB, change ...func(*api.Config)) *harness {
 		},
 		Logger:  slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Version: "v1",
-		// None of these must end work that only waits for a CPU, or add heartbeats to a stream.
+		// None of these timeouts may end work that only waits for a CPU, or add heartbeats to a
+		// stream.
 		SignalWait: waitLimit, RingTimeout: waitLimit, StateTimeout: waitLimit, HistoryTimeout: waitLimit, RequestTimeout: waitLimit, WriteTimeout: waitLimit,
 		ShutdownTimeout: waitLimit, Heartbeat: waitLimit, LongPoll: waitLimit,
 	}
@@ -94,7 +95,7 @@ func setup(t testing.TB, change ...func(*api.Config)) *harness {
 	return b
 }
 
-// answer is a response, read whole and checked against the OpenAPI document.
+// answer is a response that was read completely and checked against the OpenAPI document.
 type answer struct {
 	t      testing.TB
 	status int
@@ -102,7 +103,7 @@ type answer struct {
 	body   []byte
 }
 
-// do sends a request with an unmodified body; an empty one is omitted.
+// do sends a request with an unmodified body. An empty body is omitted.
 func (b *harness) do(method, path, body string, headers ...string) answer {
 	b.t.Helper()
 	return b.doRaw(method, path, strings.NewReader(body), headers...)
@@ -117,7 +118,7 @@ func (b *harness) doRaw(method, path string, body io.Reader, headers ...string) 
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	req.Host = req.Header.Get("Host") // the address where it is empty
+	req.Host = req.Header.Get("Host") // the address of the server if it is empty
 	resp, err := b.client.Do(req)
 	require.NoError(b.t, err)
 	defer resp.Body.Close()
@@ -189,8 +190,8 @@ var specification = sync.OnceValues(func() (*openapi3.T, routers.Router) {
 	return doc, router
 })
 
-// conforms checks a response against the OpenAPI document. A response to a path that the document
-// lacks must be a problem with 404 or 405.
+// conforms checks a response against the OpenAPI document. A response to a path that is not in the
+// document must be a problem with 404 or 405.
 func conforms(t testing.TB, req *http.Request, resp *http.Response, body []byte) {
 	t.Helper()
 	_, router := specification()
@@ -200,7 +201,7 @@ func conforms(t testing.TB, req *http.Request, resp *http.Response, body []byte)
 		bare.URL.Path, bare.URL.RawPath = before+"/files/path", ""
 	}
 	route, params, err := router.FindRoute(bare)
-	if err != nil || strings.HasSuffix(req.URL.Path, "/") { // which the router overlooks
+	if err != nil || strings.HasSuffix(req.URL.Path, "/") { // the router ignores this
 		require.Contains(t, []int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusUnauthorized, http.StatusForbidden, http.StatusNoContent}, resp.StatusCode, "%s %s is not in the document", req.Method, req.URL)
 		return
 	}
@@ -213,7 +214,7 @@ func conforms(t testing.TB, req *http.Request, resp *http.Response, body []byte)
 	require.NoError(t, openapi3filter.ValidateResponse(req.Context(), input), "%s %s: %d %s", req.Method, req.URL, resp.StatusCode, body)
 }
 
-// syncBuffer takes log lines from many goroutines.
+// syncBuffer collects log lines from many goroutines.
 type syncBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -231,7 +232,7 @@ func (b *syncBuffer) String() string {
 	return b.buf.String()
 }
 
-// eventually waits for a condition that another goroutine fulfils.
+// eventually waits until another goroutine has fulfilled a condition.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	require.Eventually(t, ok, waitLimit, 5*time.Millisecond, what)

@@ -2,9 +2,9 @@ package api
 
 import "github.com/labstack/echo/v4"
 
-// answerHeaders are set on every answer before its handler runs. Answers hold conversations, files
-// and states: no cache keeps them, and no browser renders, sniffs or frames them as a page. A
-// handler that serves something else (a file, a stream) overrides what it needs.
+// answerHeaders are set on every answer before its handler runs. Answers contain conversations,
+// files and states, so no cache may store them, and no browser may render, sniff or frame them as a
+// page. A handler with other content (a file, a stream) overrides individual headers.
 var answerHeaders = map[string]string{
 	echo.HeaderXContentTypeOptions:   "nosniff",
 	echo.HeaderCacheControl:          "no-store",

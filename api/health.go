@@ -44,13 +44,13 @@ type readinessCheck struct {
 	store readyStore
 }
 
-// ready answers 503 if a dependency does not work, and while the server stops. Causes are only
-// logged, except for the store's public messages.
+// ready responds with 503 if a dependency does not work, and while the server is stopping. Causes
+// are only logged, except for the store's public messages.
 func (s *readinessCheck) ready(c echo.Context) error {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), checkTimeout)
 	defer cancel()
 	r := readiness{Status: "ready"}
-	var all sync.WaitGroup // concurrently, so that one that does not answer does not use up the time of the others
+	var all sync.WaitGroup // concurrently, so that a check that hangs does not use up the time of the others
 	all.Go(func() { r.Checks.Sandbox = s.cfg.Sandbox(ctx) })
 	all.Go(func() { r.Checks.Postgres = s.check(ctx, "postgres", s.store.Ready) })
 	all.Go(func() { r.Checks.Temporal = s.check(ctx, "temporal", s.cfg.Signaler.Ping) })
@@ -66,7 +66,7 @@ const checkPassed = "ok"
 
 func (s *Server) check(ctx context.Context, name string, ping func(context.Context) error) string {
 	if err := ping(ctx); err != nil {
-		if !errors.Is(ctx.Err(), context.Canceled) { // otherwise the caller has left, which is not a failure of the dependency
+		if !errors.Is(ctx.Err(), context.Canceled) { // otherwise the caller has disconnected, which is not a failure of the dependency
 			s.logger.WarnContext(ctx, "check failed", slog.String("check", name), slog.Any("error", err))
 		}
 		if f, ok := errors.AsType[*failure.Error](err); ok && name == "postgres" {

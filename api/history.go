@@ -16,7 +16,7 @@ const (
 	maxHistoryLimit     = 500
 )
 
-// history answers a page of the history of the session's workflow, with the values of secrets masked.
+// history returns a page of the history of the session's workflow, with masked secrets.
 func (s *explanations) history(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {

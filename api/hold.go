@@ -12,7 +12,8 @@ import (
 
 // holdStore holds queues and releases them.
 type holdStore interface {
-	// SessionHold holds the queue of a session: no prompt starts until SessionRelease. session_not_found, session_terminated.
+	// SessionHold holds the queue of a session: no prompt starts until SessionRelease. Errors:
+	// session_not_found, session_terminated.
 	SessionHold(ctx context.Context, sessionID, reason string) (session.Session, error)
 	// SessionRelease ends a hold, and returns the prompt to notify the workflow of, if any.
 	SessionRelease(ctx context.Context, sessionID string) (released session.Session, next *session.Prompt, err error)
@@ -75,7 +76,7 @@ func (s *holds) release(c echo.Context) error {
 // attendant, as the store has decided. For a collected prompt it does so later.
 func (s *Server) notifyPrompt(ctx context.Context, p session.Prompt) {
 	if p.CollectFor > 0 {
-		s.collections.add(p.SessionID, p.CollectFor) //nolint:contextcheck // it is after the request
+		s.collections.add(p.SessionID, p.CollectFor) //nolint:contextcheck // the timer fires after the request has ended
 	}
 	if p.Interrupts {
 		s.signal(ctx, p.SessionID, func(ctx context.Context) error { return s.cfg.Signaler.SignalCommands(ctx, p.SessionID) })

@@ -17,8 +17,8 @@ const (
 	firstKeyDelay = 100 * time.Millisecond // after the first wrong key of a caller
 	maxKeyDelay   = 5 * time.Second        // doubled up to this
 	keyMemory     = time.Minute            // a caller's failures are forgotten after this long without one
-	maxDelayed    = 32                     // answers to one caller that are delayed at the same time
-	maxCallers    = 4096                   // callers remembered; beyond it they share one entry
+	maxDelayed    = 32                     // concurrently delayed answers to one caller
+	maxCallers    = 4096                   // number of remembered callers; further callers share one entry
 )
 
 // keyVerdict is the result of checking a key.
@@ -31,12 +31,12 @@ const (
 )
 
 // keyGuard checks API keys in constant time and slows down callers that guess. A caller is a remote
-// address, of IPv6 the network of 64 bits that one customer usually has. Each wrong key delays its
-// own answer, twice as long as the one before, and the number of delayed answers per caller is
-// bounded, so guesses per second are bounded too. A delay counts until its end even if the client
-// has left, because a client that does not wait has learned from the missing answer that its key is
-// wrong. A right key is answered at once, whatever others at the same address have sent, unless the
-// bound is reached at that moment.
+// address or, for IPv6, the /64 network that one customer usually has. Each wrong key delays its
+// answer twice as long as the previous wrong key, and the number of delayed answers per caller is
+// bounded, so the guesses per second are bounded too. A delay counts until its end even if the
+// client has disconnected, because a client that does not wait has learned from the missing answer
+// that its key is wrong. A correct key is answered at once, regardless of other requests from the
+// same address, unless the bound is reached at that moment.
 type keyGuard struct {
 	want [sha256.Size]byte
 	now  func() time.Time
@@ -67,7 +67,7 @@ func sleep(ctx context.Context, d time.Duration) {
 
 // check compares key with the server's. It returns after the caller's delay.
 func (g *keyGuard) check(ctx context.Context, caller, key string) keyVerdict {
-	got := sha256.Sum256([]byte(key)) // of one length, so that the comparison takes one time
+	got := sha256.Sum256([]byte(key)) // equal lengths, so that the comparison takes constant time
 	verdict, delay := g.compare(callerOf(caller), got)
 	if verdict == keyWrong {
 		g.wait(ctx, delay)
@@ -89,8 +89,8 @@ func callerOf(address string) string {
 	return ip.String()
 }
 
-// compare reports whether the key is right, and records a wrong one with the delay of its answer.
-// This is atomic, so that concurrent guesses are not all compared before the first of them counts.
+// compare reports whether the key is correct, and records a wrong key with the delay of its answer.
+// This is atomic, so that concurrent guesses are not all compared before the first one counts.
 func (g *keyGuard) compare(caller string, got [sha256.Size]byte) (keyVerdict, time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -34,7 +34,8 @@ func TestShortKeysAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "Key", "a server is open only where that is said")
 }
 
-// A caller that guesses waits longer each time; other callers and the right key do not wait.
+// A caller that guesses waits longer each time. Other callers, and requests with the correct key,
+// do not wait.
 func TestWrongKeysAreThrottled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -83,7 +84,7 @@ func TestKeyAttemptsPerSecondAreBounded(t *testing.T) {
 	})
 }
 
-// An owner of an IPv6 address has many of them.
+// The owner of an IPv6 address usually has many addresses.
 func TestAddressesOfOneNetworkAreOneCaller(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"2001:db8:1:2::1", "2001:db8:1:2:ffff::9", "2001:db8:1:2::1%eth0"} {

@@ -104,7 +104,7 @@ func (m *Store) SessionImport(_ context.Context, in bundle.Import, archive io.Re
 	return m.rows[made.ID].view(), true, nil
 }
 
-// ArchiveOwn marks a bundle as one without files, whose archive needs no worker.
+// ArchiveOwn marks a bundle as having no files, so that its archive needs no worker.
 func (m *Store) ArchiveOwn(bundleID string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -59,7 +59,7 @@ func (m *Store) ConversationAt(_ context.Context, id string, _ int, _ string) (c
 	return c, "", err
 }
 
-// BundleFileList implements api.Store: a bundle has the present files of its session.
+// BundleFileList implements api.Store. A bundle has the current files of its session.
 func (m *Store) BundleFileList(ctx context.Context, id, prefix string, limit int, cursor string) ([]workspacefile.Info, string, error) {
 	v, err := m.bundleFiles("BundleFileList", id)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// CommandSubmit implements api.Store, with the same verdicts as Postgres. Every stored command must
+// CommandSubmit implements api.Store, with the same results as Postgres. Every stored command must
 // be signalled.
 func (m *Store) CommandSubmit(_ context.Context, c session.Command) (session.Commanded, error) {
 	leave, err := m.enter("CommandSubmit")

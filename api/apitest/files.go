@@ -10,7 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// FileList implements api.Store; everything is on one page.
+// FileList implements api.Store. It returns all items in one page.
 func (m *Store) FileList(_ context.Context, id, prefix string, _ int, _ string) ([]workspacefile.Info, string, error) {
 	leave, err := m.enter("FileList")
 	if err != nil {

@@ -23,7 +23,7 @@ func (m *Store) ForgetLifecycle(n int) {
 	m.lifecycle = m.lifecycle[n:]
 }
 
-// LifecycleReads is how often lifecycle events were read.
+// LifecycleReads returns how often lifecycle events were read.
 func (m *Store) LifecycleReads() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

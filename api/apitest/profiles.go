@@ -15,7 +15,7 @@ type profileRow struct {
 	deleted  bool
 }
 
-// ProfileList implements api.Store; everything is on one page.
+// ProfileList implements api.Store. It returns all items in one page.
 func (m *Store) ProfileList(context.Context, int, string) ([]profile.Profile, string, error) {
 	leave, err := m.enter("ProfileList")
 	if err != nil {
@@ -55,7 +55,7 @@ func (m *Store) ProfileGet(_ context.Context, idOrName string, version int64) (p
 	return profile.Profile{}, failure.Errorf(failure.NoProfile, "there is no profile %s", idOrName)
 }
 
-// ProfileVersions implements api.Store; everything is on one page.
+// ProfileVersions implements api.Store. It returns all items in one page.
 func (m *Store) ProfileVersions(_ context.Context, idOrName string, _ int, _ string) ([]profile.Version, string, error) {
 	leave, err := m.enter("ProfileVersions")
 	if err != nil {

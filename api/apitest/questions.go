@@ -25,7 +25,7 @@ func (m *Store) Ask(id string, asked question.Asked, timeout time.Duration) stri
 	return q.ID
 }
 
-// QuestionList implements api.Store; everything is on one page.
+// QuestionList implements api.Store. It returns all items in one page.
 func (m *Store) QuestionList(_ context.Context, id string, status question.Status, _ int, _ string) ([]question.Question, string, error) {
 	leave, err := m.enter("QuestionList")
 	if err != nil {
@@ -65,7 +65,7 @@ func (m *Store) QuestionsOfRuns(_ context.Context, id string, runIDs []string) (
 	return out, nil
 }
 
-// QuestionInbox implements api.Store; everything is on one page.
+// QuestionInbox implements api.Store. It returns all items in one page.
 func (m *Store) QuestionInbox(_ context.Context, status question.Status, _ int, _ string) ([]question.Question, string, error) {
 	leave, err := m.enter("QuestionInbox")
 	if err != nil {

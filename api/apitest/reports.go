@@ -35,7 +35,7 @@ func (m *Store) ReportsGet(_ context.Context, id string) (conversation.Reports, 
 	return r.Reports, nil
 }
 
-// ScreenshotList implements api.Store; everything is on one page.
+// ScreenshotList implements api.Store. It returns all items in one page.
 func (m *Store) ScreenshotList(_ context.Context, id string, _ int, _ string) ([]conversation.Shown, string, error) {
 	leave, err := m.enter("ScreenshotList")
 	if err != nil {

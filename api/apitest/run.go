@@ -13,7 +13,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// RunSubmit implements api.Store. Where a bundle is not the newest of its session, or Fork is set, the run gets its own session.
+// RunSubmit implements api.Store. If a bundle is not the newest of its session, or Fork is set, the
+// run gets a separate session.
 func (m *Store) RunSubmit(ctx context.Context, r run.Request, idem session.Idempotency) (v run.View, p session.Prompt, created bool, err error) {
 	leave, err := m.enter("RunSubmit")
 	if err != nil {
@@ -108,7 +109,7 @@ func (m *Store) RunList(_ context.Context, f run.Filter) (items []run.View, next
 	return items, next, nil
 }
 
-// runs are all runs, newest first.
+// runs returns all runs, newest first.
 func (m *Store) runs() (all []run.View) {
 	for _, r := range m.rows {
 		for _, p := range r.Prompts {

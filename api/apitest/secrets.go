@@ -32,7 +32,7 @@ func (m *Store) SecretPut(_ context.Context, name string, sealed []byte, hosts .
 	return row.info, !old, nil
 }
 
-// SecretsList lists them by name.
+// SecretsList implements api.Store. The secrets are sorted by name.
 func (m *Store) SecretsList(context.Context) ([]secret.Info, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -46,7 +46,7 @@ func (m *Store) SecretsList(context.Context) ([]secret.Info, error) {
 	return out, nil
 }
 
-// SecretsPresent returns those of the names that are stored.
+// SecretsPresent returns the names of stored secrets among the given names.
 func (m *Store) SecretsPresent(_ context.Context, names []string) ([]string, error) {
 	leave, err := m.enter("SecretsPresent")
 	if err != nil {
@@ -56,7 +56,7 @@ func (m *Store) SecretsPresent(_ context.Context, names []string) ([]string, err
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { _, ok := m.secrets[name]; return !ok }), nil
 }
 
-// SecretDelete deletes one.
+// SecretDelete deletes a secret.
 func (m *Store) SecretDelete(_ context.Context, name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -70,7 +70,7 @@ func (m *Store) SecretDelete(_ context.Context, name string) error {
 	return nil
 }
 
-// Sealed is what was stored of a secret.
+// Sealed returns the sealed value of a stored secret.
 func (m *Store) Sealed(name string) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()

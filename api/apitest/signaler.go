@@ -17,14 +17,14 @@ type Signaler struct {
 	mu   sync.Mutex
 	sent []string
 
-	// Change these in Set alone.
+	// Change these fields only in Set.
 	Err   error
-	Hang  bool // until the caller's context ends, or Until is closed
+	Hang  bool // calls hang until the caller's context ends or Until is closed
 	Until <-chan struct{}
 	Panic any
 	View  string // the answer of State
 	Past  why.History
-	Pages [][]resource.HistoryEventJSON // of HistoryPage
+	Pages [][]resource.HistoryEventJSON // the answers of HistoryPage
 	// OnPrompt, if set, is called with every signal for a prompt.
 	OnPrompt func(sessionID, promptID string)
 	// OnCommands, if set, is called with every signal of commands and of a stop.
@@ -49,14 +49,14 @@ func (o *Signaler) record(ctx context.Context, format string, args ...any) error
 	return err
 }
 
-// Set changes how it behaves.
+// Set changes the behavior of the signaler.
 func (o *Signaler) Set(change func(*Signaler)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	change(o)
 }
 
-// TakeCalls returns the calls since it was last called.
+// TakeCalls returns the calls since the previous TakeCalls.
 func (o *Signaler) TakeCalls() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -65,7 +65,7 @@ func (o *Signaler) TakeCalls() []string {
 	return sent
 }
 
-// SignalPrompt notes the call.
+// SignalPrompt records the call.
 func (o *Signaler) SignalPrompt(ctx context.Context, id, promptID string, ordinal int64) error {
 	if err := o.record(ctx, "prompt %s %s %d", id, promptID, ordinal); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (o *Signaler) SignalPrompt(ctx context.Context, id, promptID string, ordina
 	return nil
 }
 
-// SignalAttended notes the call.
+// SignalAttended records the call.
 func (o *Signaler) SignalAttended(ctx context.Context, id string, prompts []session.QueuedPrompt) error {
 	named := make([]string, len(prompts))
 	for i, p := range prompts {
@@ -88,12 +88,12 @@ func (o *Signaler) SignalAttended(ctx context.Context, id string, prompts []sess
 	return o.record(ctx, "attended %s %v", id, named)
 }
 
-// SignalCommands notes the call.
+// SignalCommands records the call.
 func (o *Signaler) SignalCommands(ctx context.Context, id string) error {
 	return o.commands(id, o.record(ctx, "notify %s", id))
 }
 
-// SignalStop notes the call.
+// SignalStop records the call.
 func (o *Signaler) SignalStop(ctx context.Context, id string) error {
 	return o.commands(id, o.record(ctx, "stop %s", id))
 }
@@ -108,12 +108,12 @@ func (o *Signaler) commands(id string, err error) error {
 	return err
 }
 
-// SignalSettings notes the call.
+// SignalSettings records the call.
 func (o *Signaler) SignalSettings(ctx context.Context, id string, d time.Duration) error {
 	return o.record(ctx, "settings %s %s", id, d)
 }
 
-// State notes the call.
+// State records the call.
 func (o *Signaler) State(ctx context.Context, id string) (json.RawMessage, error) {
 	if err := o.record(ctx, "state %s", id); err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (o *Signaler) State(ctx context.Context, id string) (json.RawMessage, error
 	return json.RawMessage(o.View), nil
 }
 
-// History notes the call and returns Past, or the error.
+// History records the call and returns Past, or the error.
 func (o *Signaler) History(ctx context.Context, id string) why.History {
 	if err := o.record(ctx, "history %s", id); err != nil {
 		return why.History{Err: err.Error()}
@@ -133,7 +133,7 @@ func (o *Signaler) History(ctx context.Context, id string) why.History {
 	return o.Past
 }
 
-// HistoryPage notes the call and returns Pages, one by one.
+// HistoryPage records the call and returns Pages, one by one.
 func (o *Signaler) HistoryPage(
 	ctx context.Context, id string, limit int, cursor string, mask func(json.RawMessage) json.RawMessage,
 ) (events []resource.HistoryEventJSON, next string, err error) {
@@ -142,7 +142,7 @@ func (o *Signaler) HistoryPage(
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	n := len(cursor) // of the pages before
+	n := len(cursor) // the length is the number of earlier pages
 	if n >= len(o.Pages) {
 		return nil, "", nil
 	}
@@ -155,5 +155,5 @@ func (o *Signaler) HistoryPage(
 	return events, next, nil
 }
 
-// Ping notes the call.
+// Ping records the call.
 func (o *Signaler) Ping(ctx context.Context) error { return o.record(ctx, "ping") }

@@ -28,15 +28,15 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// Store implements Postgres and the log in memory. It satisfies the contracts of api.Store and
+// Store replaces Postgres and the log in memory. It satisfies the contracts of api.Store and
 // api.Events, and injects faults.
 type Store struct {
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced by every append
 	rows     map[string]*Row
 	keys     map[string]session.Idempotency
-	made     map[string]string // key to session
-	readers  int               // open now
+	made     map[string]string // session ids by idempotency key
+	readers  int               // number of open readers
 	faults   map[string]error
 	calls    map[string]int // by method
 	secrets  map[string]secretRow
@@ -44,10 +44,10 @@ type Store struct {
 	blocked  chan struct{} // the channel that Block returned
 
 	present    map[string]presence.Viewer // by client
-	attendants map[string]bool            // sessions that have one, and whether it claims
+	attendants map[string]bool            // sessions that have an attendant, and whether it claims prompts
 
 	archives map[string]bundle.Archive // by bundle
-	contents map[string][]byte         // of archives; and of imported ones by session
+	contents map[string][]byte         // contents of archives by archive, and of imported archives by session
 	imported bundle.Import
 
 	lifecycle      []lifecycle.Event
@@ -77,14 +77,14 @@ func NewStore() *Store {
 	return &Store{changed: make(chan struct{}), rows: map[string]*Row{}, keys: map[string]session.Idempotency{}, made: map[string]string{}, faults: map[string]error{}, calls: map[string]int{}, secrets: map[string]secretRow{}, present: map[string]presence.Viewer{}, attendants: map[string]bool{}, archives: map[string]bundle.Archive{}, contents: map[string][]byte{}}
 }
 
-// Fail makes every call of a method return err, until it is nil.
+// Fail makes every call of a method return err. A nil err ends the fault.
 func (m *Store) Fail(method string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.faults[method] = err
 }
 
-// Calls is how often a method was called.
+// Calls returns how often a method was called.
 func (m *Store) Calls(method string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -124,7 +124,7 @@ func (r *Row) view() session.Session {
 	return s
 }
 
-// Append adds an event to a row; call it in With.
+// Append adds an event to a row. It must be called within With.
 func (m *Store) Append(r *Row, kind string, data any) {
 	raw, err := json.Marshal(data)
 	if err != nil {
@@ -150,7 +150,7 @@ func (m *Store) Put(status session.State, change ...func(*session.Session)) stri
 	return s.ID
 }
 
-// Block makes SessionGet wait until the channel that it returns is closed.
+// Block makes SessionGet wait until the returned channel is closed.
 func (m *Store) Block() chan<- struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -195,7 +195,7 @@ func (m *Store) Forget(id string, first int64) {
 	})
 }
 
-// Prompt gives a prompt a status, with its event.
+// Prompt sets the status of a prompt and appends its event.
 func (m *Store) Prompt(id, promptID string, status session.PromptStatus) {
 	m.With(id, func(r *Row) {
 		for i := range r.Prompts {
@@ -207,14 +207,14 @@ func (m *Store) Prompt(id, promptID string, status session.PromptStatus) {
 	})
 }
 
-// Count is the number of sessions.
+// Count returns the number of sessions.
 func (m *Store) Count() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.rows)
 }
 
-// OpenReaders is the number of readers that are not closed.
+// OpenReaders returns the number of readers that are not closed.
 func (m *Store) OpenReaders() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -290,7 +290,7 @@ func (m *Store) SessionNeeds(_ context.Context, id string, names []string) (agen
 	return r.Session.Agent, r.Session.Profile, present, nil
 }
 
-// found reports whether a query is in the title, or is the beginning of the ID.
+// found reports whether a query is contained in the title or is a prefix of the ID.
 func (r *Row) found(query string) bool {
 	return strings.Contains(r.Session.Title, query) || strings.HasPrefix(r.Session.ID, query)
 }
@@ -409,7 +409,8 @@ func (m *Store) PromptSubmit(_ context.Context, p session.Prompt) (session.Promp
 
 func sameAttachment(a, b attachment.Attachment) bool { return a.ID == b.ID }
 
-// Attend gives a session an attendant, which claims prompts as they come if claims is set.
+// Attend gives a session an attendant. If claims is set, the attendant claims prompts when they
+// arrive.
 func (m *Store) Attend(id string, claims bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -549,7 +550,7 @@ func (m *Store) PromptResolve(_ context.Context, r session.Resolve) (session.Pro
 	return resolved, !already, nil
 }
 
-// ConversationTail implements api.Store: everything is at the end.
+// ConversationTail implements api.Store. The tail is the whole conversation.
 func (m *Store) ConversationTail(_ context.Context, id string, _ int64, _ int) (string, int64, error) {
 	leave, err := m.enter("ConversationTail")
 	if err != nil {
@@ -560,8 +561,8 @@ func (m *Store) ConversationTail(_ context.Context, id string, _ int64, _ int) (
 	return "", 0, err
 }
 
-// ConversationPage implements api.Store: it returns the row's conversation, or else the fold of its
-// events. A cursor is the number of blocks in earlier pages.
+// ConversationPage implements api.Store. It returns the row's conversation or, if the row has none,
+// the fold of its events. A cursor is the number of blocks in earlier pages.
 func (m *Store) ConversationPage(_ context.Context, id string, limit int, cursor string) (conversation.Conversation, string, error) {
 	leave, err := m.enter("ConversationPage")
 	if err != nil {
@@ -674,7 +675,7 @@ func (m *Store) Ready(context.Context) error {
 	return nil
 }
 
-// EventsDropped implements api.Store. Nothing is compacted here.
+// EventsDropped implements api.Store. This store does not compact logs.
 func (m *Store) EventsDropped(_ context.Context, id string) (int64, error) {
 	leave, err := m.enter("EventsDropped")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // Turn writes the turn of a queued prompt as a worker would: the agent uses a tool, thinks, and
-// writes each of the texts in pieces of two bytes; then the prompt ends. If the prompt is not
+// writes each of the texts in pieces of two bytes. Then the prompt ends. If the prompt is not
 // queued, the turn belongs to no prompt.
 func (m *Store) Turn(id, promptID string, end session.PromptStatus, reason string, says ...string) {
 	m.With(id, func(r *Row) {

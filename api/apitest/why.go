@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/why"
 )
 
-// WhyFacts implements api.Store. It only has the session and its prompts.
+// WhyFacts implements api.Store. It only returns the session and its prompts.
 func (m *Store) WhyFacts(_ context.Context, id string, of why.Subject, which string) (why.Facts, error) {
 	leave, err := m.enter("WhyFacts")
 	if err != nil {

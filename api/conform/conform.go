@@ -1,5 +1,5 @@
 // Package conform checks events and blocks against the OpenAPI document, in tests of the packages
-// that make them. The api's own tests check its responses.
+// that produce them. The tests of package api check its responses.
 package conform
 
 import (
