@@ -24,7 +24,7 @@ import (
 
 const (
 	lifecycleRoute = "/api/events"
-	// lifecyclePage is how many lifecycle events are read at once.
+	// lifecyclePage is the number of lifecycle events that are read at once.
 	lifecyclePage = 100
 )
 
@@ -50,7 +50,7 @@ type lifecycleStreams struct {
 	tail  *lifecycleTail
 }
 
-// lifecycleEventJSON is a lifecycle event as clients get it.
+// lifecycleEventJSON is a lifecycle event in the form for clients.
 type lifecycleEventJSON struct {
 	Position int64                `json:"position"`
 	Type     lifecycle.Type       `json:"type"`
@@ -193,7 +193,7 @@ func (st *lifecycleStream) run(ctx context.Context, page lifecycle.Page) error {
 		if err := st.send(page); err != nil {
 			return err
 		}
-		recent, changed := tail.current() // before the store is read, so that new events wake the stream
+		recent, changed := tail.current() // read before the store, so that new events wake the stream
 		var err error
 		if !st.caughtUp || st.position < recent.from {
 			if page, err = st.streams.store.LifecycleRead(ctx, st.position, st.wanted, lifecyclePage); err != nil {
@@ -209,7 +209,7 @@ func (st *lifecycleStream) run(ctx context.Context, page lifecycle.Page) error {
 		case <-changed:
 		case <-beat.C:
 			beat.Reset(st.server.cfg.Heartbeat)
-			// The id without data moves the client's position past events that its filter leaves out.
+			// The id without data moves the client's position past events that its filter excludes.
 			if err := st.write(fmt.Appendf(nil, ": heartbeat\nid: %d\n\n", st.position)); err != nil {
 				return err
 			}
@@ -219,7 +219,7 @@ func (st *lifecycleStream) run(ctx context.Context, page lifecycle.Page) error {
 	}
 }
 
-// send writes a page, and a marker if there are no more events for now.
+// send writes a page, and a marker if there are currently no more events.
 func (st *lifecycleStream) send(page lifecycle.Page) error {
 	var frames []byte
 	for _, e := range page.Events {

@@ -35,7 +35,7 @@ func (b *harness) happened(t lifecycle.Type, id string) {
 	}})
 }
 
-// lifecycles reads n frames of a stream, each as "id event"; heartbeats are left out.
+// lifecycles reads n frames of a stream and returns each as "id event". It omits heartbeats.
 func (s *sse) lifecycles(n int) (out []string) {
 	s.t.Helper()
 	for len(out) < n {
@@ -110,7 +110,7 @@ func TestLifecycleEventsAreFiltered(t *testing.T) {
 	for query, s := range streams {
 		query, want, _ := strings.Cut(query, "|")
 		got, position := []string{}, ""
-		for position != "4" { // a heartbeat moves the position past what is left out
+		for position != "4" { // a heartbeat moves the position past excluded events
 			f, ok := s.next()
 			require.True(t, ok)
 			if position = f.id; f.comment == "" {
@@ -149,8 +149,9 @@ func TestManyStreamsOfLifecycleEventsReadOnce(t *testing.T) {
 	})
 }
 
-// TestPostgresLifecycleEventsAreReadOnce: streams of two apis that connect again at random have the same events in the same order,
-// none twice, none missing, while transactions commit in another order than they wrote in.
+// TestPostgresLifecycleEventsAreReadOnce checks that streams of two apis that reconnect at random
+// have the same events in the same order, none twice and none missing, while transactions commit in
+// a different order than they wrote.
 func TestPostgresLifecycleEventsAreReadOnce(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.URL(t)
@@ -172,7 +173,7 @@ func TestPostgresLifecycleEventsAreReadOnce(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					_, err = tx.Exec(t.Context(), `SELECT pg_sleep($1)`, float64((w*7+i*13)%10)/200) // others commit meanwhile
+					_, err = tx.Exec(t.Context(), `SELECT pg_sleep($1)`, float64((w*7+i*13)%10)/200) // other transactions commit in the meantime
 					return err
 				})
 				if err != nil {

@@ -9,10 +9,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/lifecycle"
 )
 
-// lifecycleTail reads new lifecycle events once for all open streams of this api, as long as there
-// are any. It holds the last events; a stream with another position reads the store.
+// lifecycleTail reads new lifecycle events once for all open streams of this api, while any are
+// open. It holds the newest events; a stream with another position reads the store.
 //
-// It also numbers events, like workers, because without a running worker no other process does.
+// It also assigns positions to events, as workers do, because no other process does so while no
+// worker runs.
 type lifecycleTail struct {
 	store  lifecycleStore
 	every  time.Duration
@@ -25,7 +26,7 @@ type lifecycleTail struct {
 	changed chan struct{} // closed when recent has new events
 }
 
-// lifecycleRange are the events after a position and up to another.
+// lifecycleRange has the events after one position up to another.
 type lifecycleRange struct {
 	from, to int64
 	events   []lifecycle.Event
@@ -43,7 +44,7 @@ func (r lifecycleRange) after(position int64, wanted lifecycle.Filter) lifecycle
 	return page
 }
 
-// enter counts a stream, and begins to read with the first.
+// enter counts a stream, and starts reading with the first one.
 func (t *lifecycleTail) enter() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,7 +73,7 @@ func (t *lifecycleTail) leave() {
 	}
 }
 
-// current returns the newest events, and a channel that is closed when there are others.
+// current returns the newest events, and a channel that is closed when newer events arrive.
 func (t *lifecycleTail) current() (lifecycleRange, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,7 +88,7 @@ func (t *lifecycleTail) publish(r lifecycleRange) {
 	t.changed = make(chan struct{})
 }
 
-// forget releases events that every stream has had time to read.
+// forget releases events that all streams have had time to read.
 func (t *lifecycleTail) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,8 +113,8 @@ func (t *lifecycleTail) follow(ctx context.Context) {
 	}
 }
 
-// pass reads new events after a position, and returns the next position. It begins at the newest
-// event; streams then wake and read earlier events by themselves.
+// pass reads new events after a position, and returns the next position. It starts at the newest
+// event; streams then wake and read earlier events themselves.
 func (t *lifecycleTail) pass(ctx context.Context, position int64) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

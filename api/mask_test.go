@@ -61,7 +61,7 @@ func TestResponsesAreMasked(t *testing.T) {
 	require.NotEqual(t, `"abc123"`, tag, "masked text has its own ETag")
 	require.Equal(t, `"abc123"`, b.do("GET", url+"/files/plain.txt", "").header.Get("ETag"))
 
-	// Where the secrets cannot be read nothing is shown.
+	// If the secrets cannot be read, no data is returned.
 	failed = failure.Errorf(failure.Unavailable, "no key")
 	for _, path := range paths {
 		b.do("GET", url+path, "").problem(http.StatusServiceUnavailable, "unavailable")

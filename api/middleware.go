@@ -22,7 +22,8 @@ import (
 
 var requestID = regexp.MustCompile(`^[\x21-\x7e]{1,64}$`)
 
-// identify gives every request an id, the caller's own if it is valid.
+// identify assigns an id to every request: the id that the caller sent, if it is valid, or a new
+// one.
 func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id := c.Request().Header.Get(echo.HeaderXRequestID)
@@ -34,11 +35,11 @@ func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// idOfRequest is the id that identify gave to a request.
+// idOfRequest returns the id that identify assigned to a request.
 func idOfRequest(c echo.Context) string { return c.Response().Header().Get(echo.HeaderXRequestID) }
 
 // route names a request in logs and metrics. All unknown routes share one name, so that callers
-// cannot create labels without end.
+// cannot create an unlimited number of labels.
 func (s *Server) route(c echo.Context) (method, route string) {
 	method, route = c.Request().Method, c.Path()
 	if s.known[method+" "+route] {
@@ -114,8 +115,8 @@ func (s *Server) recoverPanics(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// refuseForeignHosts restricts a server without a key to requests whose Host names this machine. A
-// page whose own name resolves to loopback would pass every check of origins.
+// refuseForeignHosts restricts a server without a key to requests whose Host names this machine.
+// Otherwise a page whose name resolves to loopback would pass every check of origins.
 func (s *Server) refuseForeignHosts(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if s.cfg.WithoutKey && !loopback(c.Request().Host) {
@@ -125,7 +126,7 @@ func (s *Server) refuseForeignHosts(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// loopback reports whether a Host header names this machine by loopback.
+// loopback reports whether a Host header is a loopback name or address of this machine.
 func loopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

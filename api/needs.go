@@ -15,16 +15,16 @@ import (
 
 // needStore reports which needs of agents are stored.
 type needStore interface {
-	// SecretsPresent returns those of the names under which a secret is stored.
+	// SecretsPresent returns the names, among the given ones, under which a secret is stored.
 	SecretsPresent(ctx context.Context, names []string) ([]string, error)
-	// SessionNeeds returns the agent of a session, the reference to its profile, if it has one, and those of the names that are
-	// names of stored secrets; session_not_found if there is no such session.
+	// SessionNeeds returns the agent of a session, the reference to its profile, if any, and the
+	// given names that are names of stored secrets. Error: session_not_found.
 	SessionNeeds(ctx context.Context, sessionID string, names []string) (agentName, profileRef string, present []string, err error)
 	ProfileGet(ctx context.Context, idOrName string, version int64) (profile.Profile, error)
 	PromptGet(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
 }
 
-// described returns the description of an agent; false if there is none of that name.
+// described returns the description of the agent with that name, and false if there is none.
 func (s *Server) described(name string) (agent.Description, bool) {
 	all := s.cfg.Agents.Describe()
 	if i := slices.IndexFunc(all, func(d agent.Description) bool { return d.Name == name }); i >= 0 {
@@ -33,7 +33,7 @@ func (s *Server) described(name string) (agent.Description, bool) {
 	return agent.Description{}, false
 }
 
-// missing returns the missing secrets that the agent of that name requires. The profile may be nil.
+// missing returns the missing secrets that the named agent requires. The profile may be nil.
 func (s *Server) missing(ctx context.Context, store needStore, agentName string, p *profile.Spec) ([]agent.Need, error) {
 	d, ok := s.described(agentName)
 	if !ok {
@@ -67,11 +67,11 @@ func (s *Server) required() []string {
 	return slices.Compact(names)
 }
 
-// usable returns the names of the stored secrets that a session can use: those of its agent, and
-// that of its repository's host.
+// usable returns the names of the stored secrets that a session can use: the secrets of its agent,
+// and the secret of its repository's host.
 func (s *Server) usable(ctx context.Context, store needStore, sess session.Session) ([]string, error) {
 	var names []string
-	d, _ := s.described(sess.Agent) // one that is not described needs nothing
+	d, _ := s.described(sess.Agent) // an agent without a description needs no secrets
 	for _, n := range d.Secrets {
 		names = append(append(names, n.Name), n.Alternatives...)
 	}
@@ -87,8 +87,8 @@ func (s *Server) usable(ctx context.Context, store needStore, sess session.Sessi
 	return store.SecretsPresent(ctx, slices.Compact(names))
 }
 
-// absent returns the sorted names of secrets that are not stored: those that an agent needs, and
-// those that it had elsewhere.
+// absent returns the sorted names of secrets that are not stored: secrets that an agent needs, and
+// secrets that it had in another installation.
 func absent(ctx context.Context, store needStore, missing []agent.Need, had []string) ([]string, error) {
 	var names []string
 	for _, n := range missing {
@@ -106,7 +106,8 @@ func absent(ctx context.Context, store needStore, missing []agent.Need, had []st
 }
 
 // promptable refuses a prompt whose agent lacks a required secret, before a sandbox is created for
-// it. It accepts a prompt that is stored already. Where the secrets are stored, it reads one statement.
+// the prompt. It accepts a prompt that is already stored. If the secrets are stored, it executes
+// one statement.
 func (s *Server) promptable(ctx context.Context, store needStore, prompt session.Prompt) error {
 	agentName, ref, present, err := store.SessionNeeds(ctx, prompt.SessionID, s.required())
 	if err != nil {
@@ -114,7 +115,7 @@ func (s *Server) promptable(ctx context.Context, store needStore, prompt session
 	}
 	has := func(name string) bool { return slices.Contains(present, name) }
 	d, ok := s.described(agentName)
-	if !ok || len(d.Missing(nil, has)) == 0 { // a profile takes no need away that is met
+	if !ok || len(d.Missing(nil, has)) == 0 { // a profile cannot remove a need that is met
 		return nil
 	}
 	var spec *profile.Spec

@@ -17,7 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// needy is an agent that needs a key, or a token instead.
+// needy is an agent that needs a key or, alternatively, a token.
 type needy struct{}
 
 func (needy) Names() []string { return []string{"needy"} }
@@ -28,10 +28,10 @@ func (needy) Describe() []agent.Description {
 	}}}
 }
 
-// Get has the adapter of another agent, whose memory archives may have.
+// Get returns the adapter of another agent, because archives may contain the memory of that agent.
 func (needy) Get(string) (agent.Adapter, error) { return demo.New(), nil }
 
-// needsKey is what is said where the key of needy is missing.
+// needsKey is the message if the key of needy is missing.
 const needsKey = "the agent needy needs NEEDY_KEY, which is not stored: store it with PUT /api/secrets/NEEDY_KEY, " +
 	"or set it in the environment of a profile; instead of it the agent takes NEEDY_TOKEN"
 
@@ -124,7 +124,8 @@ func TestProfileVariableSatisfiesSecret(t *testing.T) {
 	require.Equal(t, http.StatusConflict, b.do("POST", "/api/sessions", `{"agent":"needy","profile":"other","prompt":{"content":"hello"}}`).status)
 }
 
-// TestForkIsRefusedWhileItsAgentLacksSecret forks a session of another agent, which needs none.
+// TestForkIsRefusedWhileItsAgentLacksSecret forks a session of another agent, which needs no
+// secret.
 func TestForkIsRefusedWhileItsAgentLacksSecret(t *testing.T) {
 	t.Parallel()
 	b := setupNeedy(t)

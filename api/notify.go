@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// Bounds of signals. The work is stored already, so a signal that is not sent is only late: the
+// Bounds of signals. The work is already stored, so a signal that is not sent is only delayed: the
 // relay of a worker sends it.
 const (
 	// signalsAtOnce bounds the concurrent signals when Temporal is slow. The relay sends further
-	// ones.
+	// signals.
 	signalsAtOnce = 64
-	// signalPause is how long requests do not wait for signals after one has failed.
+	// signalPause is the time after a failed signal during which requests do not wait for signals.
 	signalPause = time.Second
 )
 
@@ -27,8 +27,8 @@ type signals struct {
 	running sync.WaitGroup
 }
 
-// signal sends one signal and waits for it for SignalWait, or not at all shortly after a failure.
-// It continues when the client has left, since the work is stored.
+// signal sends one signal and waits up to SignalWait for its result, or not at all shortly after a
+// failure. The signal continues if the client disconnects, since the work is stored.
 func (s *Server) signal(ctx context.Context, sessionID string, send func(context.Context) error) {
 	failed := func(err error) {
 		s.metrics.failedSignals.Inc()

@@ -23,7 +23,7 @@ const (
 	maxPollWait     = time.Minute
 )
 
-// wantsPage reports whether a client accepts JSON explicitly, and does not accept a stream.
+// wantsPage reports whether a client explicitly accepts JSON and does not accept a stream.
 func wantsPage(c echo.Context) bool {
 	wants := false
 	for given := range strings.SplitSeq(c.Request().Header.Get(echo.HeaderAccept), ",") {
@@ -94,10 +94,10 @@ type eventPage struct {
 	gaps     []feed.Gap
 	after    int64 // position of the last event, or of the end of a gap
 	caughtUp bool  // there were no further events
-	ended    bool  // there will be none
+	ended    bool  // no further events will follow
 }
 
-// read adds events until the page is full, there are no more for now, or the reader has waited.
+// read adds events until the page is full, there are currently no more, or the wait is over.
 func (p *eventPage) read(ctx context.Context, reader *sessionReader) error {
 	for {
 		b, gap, err := reader.next(ctx)

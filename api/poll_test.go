@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// polled is a page of events in a few words.
+// polled returns a short description of a page of events.
 func (b *harness) polled(id, query string) string {
 	b.t.Helper()
 	a := b.do("GET", "/api/sessions/"+id+"/events"+query, "", "Accept", "application/json;q=1, text/plain")

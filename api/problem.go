@@ -14,7 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
-// statuses maps codes to HTTP; it is the only place that does.
+// statuses is the only mapping of codes to HTTP statuses.
 var statuses = map[failure.Code]int{
 	failure.Invalid:       http.StatusBadRequest,
 	failure.Unauthorized:  http.StatusUnauthorized,
@@ -64,7 +64,7 @@ var statuses = map[failure.Code]int{
 // retryAfter is the Retry-After header of temporary errors, in seconds.
 const retryAfter = 1
 
-// statusClientGone is logged if the client has left before the response; it is never sent.
+// statusClientGone is logged if the client has disconnected before the response. It is never sent.
 const statusClientGone = 499
 
 const problemType = "application/problem+json"
@@ -151,7 +151,7 @@ func (s *Server) writeError(err error, c echo.Context) {
 	}
 }
 
-// invalid returns a 400 for one field.
+// invalid returns a 400 error for one field.
 func invalid(field, format string, args ...any) *failure.Error {
 	message := failure.Errorf("", format, args...).Message
 	return &failure.Error{

@@ -18,18 +18,18 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// profileStore keeps profiles.
+// profileStore stores profiles.
 type profileStore interface {
-	// ProfileList is newest first, each in its newest version.
+	// ProfileList returns profiles, newest first, each in its newest version.
 	ProfileList(ctx context.Context, limit int, cursor string) (items []profile.Profile, nextCursor string, err error)
-	// ProfileGet finds a profile by id or name; version 0 is the newest.
+	// ProfileGet finds a profile by id or name; version 0 means the newest version.
 	ProfileGet(ctx context.Context, idOrName string, version int64) (profile.Profile, error)
-	// ProfileVersions is newest first.
+	// ProfileVersions returns the versions of a profile, newest first.
 	ProfileVersions(ctx context.Context, idOrName string, limit int, cursor string) (items []profile.Version, nextCursor string, err error)
-	// ProfileCreate stores version 1; name_taken if the name is in use.
+	// ProfileCreate stores version 1 of a profile. Error: name_taken if the name is in use.
 	ProfileCreate(ctx context.Context, p profile.Profile) (profile.Profile, error)
-	// ProfileUpdate stores the next version; version_conflict if version is neither 0 nor the
-	// newest.
+	// ProfileUpdate stores the next version of a profile. Error: version_conflict if version is
+	// neither 0 nor the newest version.
 	ProfileUpdate(ctx context.Context, p profile.Profile, version int64) (profile.Profile, error)
 	// ProfileDelete deletes a profile. Sessions keep the versions that they use.
 	ProfileDelete(ctx context.Context, id string) error
@@ -60,7 +60,7 @@ func profileOf(p profile.Profile) profileJSON {
 	}
 }
 
-// profileID is the id, or the name, in the path.
+// profileID returns the id or name in the path.
 func profileID(c echo.Context) (string, error) {
 	id := c.Param("profileId")
 	if strings.Contains(id, "/") {
@@ -72,8 +72,8 @@ func profileID(c echo.Context) (string, error) {
 	return id, nil
 }
 
-// profileVersionID is the id, or the name, in the path, with the version that follows it as in the profile of a session; 0 for
-// none.
+// profileVersionID returns the id or name in the path, and the version that follows it as in the
+// profile of a session, or 0.
 func profileVersionID(c echo.Context) (id string, version int64, err error) {
 	ref := c.Param("profileId")
 	if strings.Contains(ref, "/") {
@@ -180,7 +180,7 @@ func (s *profiles) profileCreate(c echo.Context) error {
 	return c.JSON(http.StatusCreated, profileOf(p))
 }
 
-// profilePut stores the next version of a profile, whole.
+// profilePut stores the next version of a profile, which the request replaces as a whole.
 func (s *profiles) profilePut(c echo.Context) error {
 	id, err := profileID(c)
 	if err != nil {
@@ -273,7 +273,7 @@ func wrongShape(name string, err error) string {
 	return "does not match the schema in the API document for " + name
 }
 
-// profileRef takes the profile of a session: the id or the name of one, or ID@VERSION.
+// profileRef reads the profile of a session: an id, a name, or ID@VERSION.
 func (o *object) profileRef(name string) (ref string, ok bool) { //nolint:unparam // as the other fields
 	if ref, ok = o.text(name); !ok {
 		return "", false

@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// shownProfile is what the tests read of a profile.
+// shownProfile has the fields of a profile that the tests read.
 type shownProfile struct {
 	ID           string           `json:"id"`
 	Ref          string           `json:"ref"`

@@ -22,9 +22,11 @@ import (
 )
 
 const (
-	// maxPromptJSON bounds a prompt that is JSON, with its attachments in base64, and a session or a fork with such a prompt.
+	// maxPromptJSON bounds a prompt in JSON, with its attachments in base64, and a session or a
+	// fork with such a prompt.
 	maxPromptJSON = 15 << 20
-	// maxPromptForm bounds a prompt, a session or a fork that is a form: its files, its JSON and what separates them.
+	// maxPromptForm bounds a prompt, a session or a fork that is sent as a form: its files, its
+	// JSON and the separators.
 	maxPromptForm = attachment.MaxPromptBytes + maxBodyBytes + maxFormHeaders
 	// maxFormHeaders bounds a form without the content of its parts.
 	maxFormHeaders = 256 << 10
@@ -41,7 +43,8 @@ type bodyMemory struct{ room *semaphore.Weighted }
 
 func newBodyMemory() bodyMemory { return bodyMemory{semaphore.NewWeighted(largeBodies)} }
 
-// take waits until there is room for a body; unavailable if that takes too long.
+// take waits until there is room for a body. It returns the error unavailable if that takes too
+// long.
 func (m bodyMemory) take(ctx context.Context, bytes int64) (release func(), err error) {
 	if bytes <= jsonCopies*maxBodyBytes {
 		return func() {}, nil
@@ -61,14 +64,15 @@ type withFiles struct {
 	release func()
 }
 
-// Fields of forms that have the JSON of a request, and where the files belong in it.
+// Fields of forms that contain the JSON of a request, and the place of the files in that JSON.
 const (
 	promptField  = "prompt"
 	sessionField = "session"
 	forkField    = "fork"
 )
 
-// readWithFiles reads a JSON object, or a form with such an object in a field and files. The caller calls release of what it returns.
+// readWithFiles reads a JSON object, or a form with such an object in a field and files. The caller
+// must call release on the result.
 func (s *Server) readWithFiles(c echo.Context, field string) (body withFiles, err error) {
 	kind, params, err := mime.ParseMediaType(c.Request().Header.Get(echo.HeaderContentType))
 	isForm := err == nil && kind == echo.MIMEMultipartForm
@@ -120,7 +124,7 @@ func fileField(field string, n int) string {
 	if field == promptField {
 		return path
 	}
-	return promptField + "." + path // of a new session
+	return promptField + "." + path // the files belong to the first prompt of a new session
 }
 
 // readForm reads the parts of a form. A file that is too large is refused as early as possible.
@@ -196,13 +200,13 @@ func readFile(part io.Reader, where string, room int64) ([]byte, error) {
 	return data, nil
 }
 
-// tooLarge is a 413 that names a field.
+// tooLarge returns a 413 error that names a field.
 func tooLarge(field, format string, args ...any) error {
 	message := fmt.Sprintf(format, args...)
 	return &failure.Error{Code: failure.TooLarge, Message: field + " " + message, Fields: []failure.Field{{Field: field, Message: message}}}
 }
 
-// attachments takes the attachments of a prompt: those of a form, or of the field.
+// attachments reads the attachments of a prompt, from a form or from the field.
 func (o *object) attachments(name string, files []attachment.Attachment) []attachment.Attachment {
 	raw, given := o.take(name)
 	switch {
@@ -298,7 +302,7 @@ func (o *object) mediaType(field string, f attachment.Attachment) string {
 	case len(kind) > maxMediaTypeBytes:
 		o.wrong(field, "is %d bytes long; at most %d are allowed", len(kind), maxMediaTypeBytes)
 	case slices.Contains(pictures, kind):
-		return echo.MIMEOctetStream // its type is that of a picture, but it is not one
+		return echo.MIMEOctetStream // the declared type is that of a picture, but the file is not a picture
 	}
 	return kind
 }

@@ -82,7 +82,8 @@ func TestPromptHasFiles(t *testing.T) {
 	require.Equal(t, resource.AttachmentJSON{ID: got[0].ID, Name: "notes.txt", MediaType: "text/plain", Bytes: 5}, got[0])
 	require.Equal(t, "image/png", got[1].MediaType, "what it is follows from the bytes")
 
-	// The same as a form is the same prompt; another file, name or order is not.
+	// The same content sent as a form is the same prompt. A different file, name or order is a
+	// different prompt.
 	form := func(files ...sent) answer { return b.submitForm(path, `{"content":"read","id":"p1"}`, files...) }
 	notes := sent{`form-data; name="file"; filename="notes.txt"`, "text/plain", "notes"}
 	again := form(notes, named("shot", pngBytes))
@@ -104,7 +105,8 @@ func TestPromptHasFiles(t *testing.T) {
 	b.do("GET", path+"/p1", "").into(&prompt)
 	require.Equal(t, got, prompt.Attachments)
 
-	// Without a type it is that of the name or the bytes; a picture that is none is not called one.
+	// Without a given type, the name or the bytes determine the type. A file that is not a picture
+	// does not get the type of a picture.
 	other := b.submitForm(path, `{"content":"x"}`, named("a.csv", "1,2"), sent{`form-data; name="x"; filename="b.png"`, "image/png", "<script>"}, named("c", "text")).accepted().Prompt.Attachments
 	require.Equal(t, "text/csv; charset=utf-8", other[0].MediaType)
 	require.Equal(t, "application/octet-stream", other[1].MediaType)
@@ -160,7 +162,7 @@ func TestAttachmentsHaveBounds(t *testing.T) {
 	b.doRaw("POST", path, strings.NewReader("x"), "Content-Type", "multipart/form-data; boundary=b").problem(http.StatusBadRequest, "invalid_request")
 }
 
-// endless is a body that reports that it was read.
+// endless is an endless body that counts the bytes read.
 type endless struct{ read int }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -180,7 +182,7 @@ func TestPromptWithOversizedContentLengthIsNotRead(t *testing.T) {
 		require.NoError(t, err)
 		req.Header = b.headers.Clone()
 		req.Header.Set("Content-Type", kind)
-		req.Header.Set("Expect", "100-continue") // the client sends nothing before it is asked to
+		req.Header.Set("Expect", "100-continue") // the client sends no body before it is asked to
 		req.ContentLength = length
 		resp, err := transport.RoundTrip(req)
 		require.NoError(t, err)
@@ -214,21 +216,22 @@ func TestFirstPromptOfSessionHasFiles(t *testing.T) {
 	}
 	require.Equal(t, []string{"prompt " + id + " p1 1"}, b.temp.TakeCalls())
 
-	// The same again is the same session; other files are another request.
+	// A repeated request returns the same session. A request with other files is a different
+	// request.
 	again := form(asked, key, named("notes.txt", "notes"), named("shot", pngBytes))
 	require.Equal(t, http.StatusOK, again.status, "%s", again.body)
 	require.Equal(t, id, again.session().ID)
 	form(asked, key, named("notes.txt", "other"), named("shot", pngBytes)).problem(http.StatusConflict, "idempotency_conflict")
 	b.do("POST", path, asked, key...).problem(http.StatusConflict, "idempotency_conflict")
 
-	// In base64, also beyond the limit of other bodies.
+	// Files in base64 may also exceed the limit of other bodies.
 	file := fmt.Sprintf(`{"name":"a","data":%q}`, base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", 2<<20))))
 	inJSON := b.do("POST", path, `{"agent":"demo","prompt":{"content":"read","id":"p1","attachments":[`+file+`]}}`)
 	require.Equal(t, http.StatusCreated, inJSON.status, "%s", inJSON.body)
 	b.do("GET", path+"/"+inJSON.session().ID+"/prompts/p1", "").into(&prompt)
 	require.Equal(t, []resource.AttachmentJSON{{ID: prompt.Attachments[0].ID, Name: "a", MediaType: "text/plain; charset=utf-8", Bytes: 2 << 20}}, prompt.Attachments)
 
-	// A file that is refused creates nothing.
+	// A request with a refused file creates no session.
 	large := strings.Repeat("x", attachment.MaxBytes)
 	many := make([]sent, attachment.MaxPromptFiles+1)
 	for i := range many {
@@ -288,11 +291,12 @@ func TestFirstPromptOfForkHasFiles(t *testing.T) {
 	require.Len(t, prompt.Attachments, 2)
 	require.Equal(t, "image/png", prompt.Attachments[1].MediaType)
 
-	// The same again is the same fork, however its JSON is written; other files are another request.
+	// A repeated request returns the same fork, regardless of the formatting of its JSON. A request
+	// with other files is a different request.
 	again := form(`{"prompt":{"id":"p1","content":"read"}, "promptId":"p2"}`, key, named("notes.txt", "notes"), named("shot", pngBytes))
 	require.Equal(t, http.StatusOK, again.status, "%s", again.body)
 	require.Equal(t, fork, again.session().ID)
-	for n := range 8 { // whatever the digest of the JSON begins with
+	for n := range 8 { // for any first character of the digest of the JSON
 		other, otherKey := fmt.Sprintf(`{"promptId":"p2","prompt":{"content":"read %d","id":"p1"}}`, n), []string{"Idempotency-Key", fmt.Sprint("k", n+2)}
 		require.Equal(t, http.StatusCreated, form(other, otherKey, named("notes.txt", "notes")).status)
 		form(other, otherKey, named("notes.txt", "other")).problem(http.StatusConflict, "idempotency_conflict")

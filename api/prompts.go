@@ -15,14 +15,14 @@ import (
 // promptStore stores prompts.
 type promptStore interface {
 	// PromptSubmit stores a prompt at the end of its session's queue with the events prompt and
-	// queue. The same id and body again returns the stored prompt, with created false; another body
-	// is prompt_conflict. Others: session_not_found, session_terminated, session_in_error,
-	// queue_full.
+	// queue. A repeated call with the same id and body returns the stored prompt, with created
+	// false. Errors: prompt_conflict if the body differs, session_not_found, session_terminated,
+	// session_in_error, queue_full.
 	PromptSubmit(ctx context.Context, p session.Prompt) (stored session.Prompt, position int64, created bool, err error)
 	PromptGet(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
-	// PromptList is oldest first.
+	// PromptList returns prompts, oldest first.
 	PromptList(ctx context.Context, sessionID string, limit int, cursor string) (items []session.Prompt, nextCursor string, err error)
-	// PromptWithdraw cancels a queued prompt; prompt_not_queued if it is no longer queued.
+	// PromptWithdraw cancels a queued prompt. Error: prompt_not_queued if it is no longer queued.
 	PromptWithdraw(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
 	// PromptResolve requeues a prompt whose outcome is unknown, or sets its outcome. A repeated
 	// request returns the current prompt, with changed false.
@@ -36,13 +36,13 @@ type prompts struct {
 	store promptStore
 }
 
-// promptAccepted answers a prompt that is stored.
+// promptAccepted is the response to a stored prompt.
 type promptAccepted struct {
 	Prompt   resource.PromptJSON `json:"prompt"`
 	Position int64               `json:"position"`
 }
 
-// promptIDs are the ids in the path.
+// promptIDs returns the ids in the path.
 func promptIDs(c echo.Context) (sessID, promptID string, err error) {
 	if sessID, err = sessionID(c); err != nil {
 		return "", "", err
@@ -81,7 +81,7 @@ func (s *prompts) promptSubmit(c echo.Context) error {
 	return s.accept(c, prompt)
 }
 
-// accept stores a prompt and answers with it.
+// accept stores a prompt and responds with it.
 func (s *prompts) accept(c echo.Context, prompt session.Prompt) error {
 	ctx := c.Request().Context()
 	if err := s.promptable(ctx, s.store, prompt); err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestPurgeIsAcceptedInEveryState: it stops a session that is not terminated, and a repeated request changes nothing.
+// TestPurgeIsAcceptedInEveryState checks that a purge stops a session that is not terminated, and
+// that a repeated request has no effect.
 func TestPurgeIsAcceptedInEveryState(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

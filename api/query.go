@@ -65,12 +65,13 @@ func member(name string) (object, key string, ok bool) {
 const maxParameterName = 100
 
 // strictQuery refuses query parameters that the operation does not have, because a misspelled
-// filter would select everything. It also refuses repeated parameters and malformed queries.
+// filter would otherwise select all items. It also refuses repeated parameters and malformed
+// queries.
 func (s *Server) strictQuery(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		raw := c.Request().URL.RawQuery
 		if raw == "" || c.Path() == streamRoute {
-			return next(c) // the protocol of that route ignores unknown ones
+			return next(c) // the protocol of this route ignores unknown parameters
 		}
 		allowed, documented := s.spec.queries[c.Request().Method+" "+c.Path()]
 		if !documented {

@@ -14,7 +14,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestEveryRequestRefusesUnknownQueryParameters of each operation of the OpenAPI document, and repeated ones.
+// TestEveryRequestRefusesUnknownQueryParameters checks unknown and repeated parameters for each
+// operation of the OpenAPI document.
 func TestEveryRequestRefusesUnknownQueryParameters(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -23,7 +24,7 @@ func TestEveryRequestRefusesUnknownQueryParameters(t *testing.T) {
 	operations := 0
 	for path, item := range doc.Paths.Map() {
 		if path == "/api/sessions/{id}/stream" {
-			continue // its protocol has them ignored
+			continue // the protocol of this route ignores unknown parameters
 		}
 		target := regexp.MustCompile(`\{\w+\}`).ReplaceAllString(strings.Replace(path, "{id}", id, 1), "x")
 		for method, operation := range item.Operations() {
@@ -35,7 +36,7 @@ func TestEveryRequestRefusesUnknownQueryParameters(t *testing.T) {
 				operations++
 				check := func(query, field, message string) {
 					t.Helper()
-					if method == http.MethodHead { // which the document does not have
+					if method == http.MethodHead { // the document has no HEAD operations
 						req, err := http.NewRequestWithContext(t.Context(), method, b.url+target+"?"+query, nil)
 						require.NoError(t, err)
 						resp, err := b.client.Do(req)

@@ -19,15 +19,17 @@ import (
 
 // questionStore stores the questions of agents.
 type questionStore interface {
-	// QuestionList is newest first, with one status or, if it is empty, all.
+	// QuestionList returns questions, newest first. If status is empty, it returns all questions,
+	// otherwise those with that status.
 	QuestionList(ctx context.Context, sessionID string, status question.Status, limit int, cursor string) (items []question.Question, nextCursor string, err error)
-	// QuestionInbox returns the questions of all sessions, with one status or, if it is empty, all,
-	// open ones first.
+	// QuestionInbox returns the questions of all sessions, open questions first. If status is
+	// empty, it returns all questions, otherwise those with that status.
 	QuestionInbox(ctx context.Context, status question.Status, limit int, cursor string) (items []question.Question, nextCursor string, err error)
 	QuestionGet(ctx context.Context, sessionID, questionID string) (question.Question, error)
-	// QuestionAnswer answers an open question with the event question_resolved. question_answered,
-	// question_expired or question_cancelled if it is no longer open, invalid_request if the answer
-	// does not fit. The row makes the answer durable: any worker that has the turn delivers it.
+	// QuestionAnswer answers an open question and appends the event question_resolved. Errors:
+	// question_answered, question_expired or question_cancelled if the question is no longer open,
+	// invalid_request if the answer does not fit. The row makes the answer durable: any worker that
+	// runs the turn delivers it.
 	QuestionAnswer(ctx context.Context, sessionID, questionID string, answer question.Answer) (question.Question, error)
 }
 
@@ -37,7 +39,7 @@ type questions struct {
 	store questionStore
 }
 
-// questionIDs are the ids in the path.
+// questionIDs returns the ids in the path.
 func questionIDs(c echo.Context) (sessID, questionID string, err error) {
 	if sessID, err = sessionID(c); err != nil {
 		return "", "", err
@@ -62,7 +64,7 @@ func (s *questions) questionList(c echo.Context) error {
 // questionInbox lists the questions of all sessions.
 func (s *questions) questionInbox(c echo.Context) error { return s.listed(c, s.store.QuestionInbox) }
 
-// listed answers a list of questions.
+// listed responds with a list of questions.
 func (s *questions) listed(
 	c echo.Context, read func(ctx context.Context, status question.Status, limit int, cursor string) ([]question.Question, string, error),
 ) error {
@@ -107,7 +109,7 @@ func (s *questions) questionGet(c echo.Context) error {
 }
 
 // questionAnswer stores the answer, which also closes the question for other answers. The commit
-// wakes the worker that has the turn, and a worker that takes over the turn later finds the row.
+// wakes the worker that runs the turn, and a worker that takes over the turn later finds the row.
 func (s *questions) questionAnswer(c echo.Context) error {
 	id, questionID, err := questionIDs(c)
 	if err != nil {
@@ -133,7 +135,7 @@ func (s *questions) questionAnswer(c echo.Context) error {
 	return c.JSON(http.StatusOK, resource.Question(q))
 }
 
-// answer stores an answer, and wakes a hibernated session for it.
+// answer stores an answer, and wakes a hibernated session so that its agent receives the answer.
 func (s *questions) answer(ctx context.Context, id, questionID string, answer question.Answer) (question.Question, error) {
 	q, err := s.store.QuestionAnswer(ctx, id, questionID, answer)
 	if err == nil && q.Notify {
@@ -142,7 +144,7 @@ func (s *questions) answer(ctx context.Context, id, questionID string, answer qu
 	return q, err
 }
 
-// answer reads an answer. One with a text needs no decision.
+// answer reads an answer. An answer with a text needs no decision.
 func (o *object) answer() question.Answer {
 	var a question.Answer
 	if raw, ok := o.take("answers"); ok {
@@ -168,7 +170,8 @@ func (o *object) answer() question.Answer {
 	return a
 }
 
-// answers reads the answers by question: a text each, or a list if several options are chosen.
+// answers reads the answers by question: a text for each question, or a list if several options are
+// chosen.
 func (o *object) answers(name string, raw []byte) map[string]question.Words {
 	fields, err := readFields(raw)
 	if len(raw) == 0 || raw[0] != '{' || err != nil {
@@ -200,7 +203,7 @@ func (o *object) answers(name string, raw []byte) map[string]question.Words {
 	return out
 }
 
-// texts reads a list of texts; false if it is not a list.
+// texts reads a list of texts. It returns false if the value is not a list.
 func (o *object) texts(name string) ([]string, bool) {
 	raw := o.fields[name]
 	if len(raw) == 0 || raw[0] != '[' {

@@ -123,7 +123,8 @@ func TestSessionWithPermissionPolicyAsks(t *testing.T) {
 	}
 }
 
-// TestAnswerToSleepingSessionIsSignalled: there is no running turn whose worker would see it.
+// TestAnswerToSleepingSessionIsSignalled answers a question of a session without a running turn,
+// whose worker would otherwise notice the answer.
 func TestAnswerToSleepingSessionIsSignalled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

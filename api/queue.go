@@ -10,12 +10,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// queueStore changes the queue of a session. Workflows need not know, because the rows decide which
-// prompt a claim gets.
+// queueStore changes the queue of a session. Workflows need no notification, because the rows
+// determine which prompt a claim gets.
 type queueStore interface {
-	// PromptReplace replaces the content of a queued prompt, and PromptPromote moves one before all
-	// others and reports whether the workflow must be notified: prompt_not_found,
-	// prompt_not_queued.
+	// PromptReplace replaces the content of a queued prompt. PromptPromote moves a queued prompt to
+	// the front of the queue and reports whether the workflow must be notified. Errors:
+	// prompt_not_found, prompt_not_queued.
 	PromptReplace(ctx context.Context, sessionID, promptID, content string) (session.Prompt, error)
 	PromptPromote(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
 	// PromptsClear cancels every queued prompt and returns their ids.
@@ -65,7 +65,7 @@ func (s *queues) promote(c echo.Context) error {
 	return c.JSON(http.StatusOK, resource.Prompt(prompt))
 }
 
-// cleared answers a clear.
+// cleared is the response to a clear.
 type cleared struct {
 	PromptIDs []string `json:"promptIds"`
 }

@@ -13,13 +13,12 @@ import (
 
 // conversationStore reads the conversations of sessions.
 type conversationStore interface {
-	// ConversationPage returns blocks in the order in which they appeared, as many as limit or a
-	// bound of bytes allows, and the cursor of the next page. Seq is the log position of the first
-	// page.
+	// ConversationPage returns blocks in the order in which they appeared, bounded by limit and a
+	// number of bytes, and the cursor of the next page. Seq is the log position of the first page.
 	ConversationPage(ctx context.Context, sessionID string, limit int, cursor string) (page conversation.Conversation, nextCursor string, err error)
 	// ConversationTail returns the cursor of a page with the newest blocks, bounded by limit and
-	// about the given bytes, and the number of earlier blocks; an empty cursor if there are no
-	// blocks.
+	// approximately by the given bytes, and the number of earlier blocks. The cursor is empty if
+	// there are no blocks.
 	ConversationTail(ctx context.Context, sessionID string, bytes int64, limit int) (cursor string, leftOut int64, err error)
 }
 
@@ -67,7 +66,7 @@ func newBlockPage(conv conversation.Conversation, next string) blockPage {
 	return blockPage{Conversation: conv, NextCursor: next}
 }
 
-// state queries the workflow itself, the only read that needs a worker.
+// state queries the workflow. It is the only read that needs a worker.
 func (s *Server) state(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {

@@ -12,11 +12,12 @@ import (
 
 // reportStore stores the reports of agents and the states of their repositories.
 type reportStore interface {
-	// WorkspaceGit returns the state of the repository when the newest diff was taken; nil if there is no diff or no repository.
+	// WorkspaceGit returns the state of the repository when the newest diff was taken, or nil if
+	// there is no diff or no repository.
 	WorkspaceGit(ctx context.Context, sessionID string) (*conversation.ObservedGit, error)
-	// ReportsGet returns the last reports of the agent; session_not_found.
+	// ReportsGet returns the last reports of the agent. Error: session_not_found.
 	ReportsGet(ctx context.Context, sessionID string) (conversation.Reports, error)
-	// ScreenshotList is newest first; session_not_found.
+	// ScreenshotList returns screenshots, newest first. Error: session_not_found.
 	ScreenshotList(ctx context.Context, sessionID string, limit int, cursor string) (items []conversation.Shown, nextCursor string, err error)
 }
 

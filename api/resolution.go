@@ -9,8 +9,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// resolve handles one resolution of a prompt whose outcome is unknown: 202 for a newly queued
-// retry, otherwise 200.
+// resolve handles one kind of resolution of a prompt whose outcome is unknown. The response is 202
+// for a newly queued retry, otherwise 200.
 func (s *prompts) resolve(action session.Resolution) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id, promptID, err := promptIDs(c)

@@ -47,8 +47,8 @@ func (s *commands) revert(c echo.Context) error {
 	return s.submit(c, cmd)
 }
 
-// revertRequest reads the target of a revert. For a bundle, files are reverted too unless the
-// request says otherwise.
+// revertRequest reads the target of a revert. A revert to a bundle also reverts files, unless the
+// request disables that.
 func revertRequest(body *object) session.Command {
 	bundle, prompt := body.point()
 	cmd := session.Command{Kind: session.CommandRevert, BundleID: bundle, PromptID: prompt, Force: body.boolean("force")}
@@ -58,9 +58,9 @@ func revertRequest(body *object) session.Command {
 	return cmd
 }
 
-// cannotRevert returns why a session cannot be reverted; nil if it can. p is the first prompt to
-// undo, if the request names it. A snapshot has the agent's memory too, so every agent can be
-// reverted with files.
+// cannotRevert returns the reason why a session cannot be reverted, or nil. p is the first prompt
+// to undo, if the request names it. A snapshot also has the agent's memory, so every agent can be
+// reverted together with files.
 func (s *commands) cannotRevert(sess session.Session, kind session.CommandKind, p *session.Prompt) *failure.Error {
 	can := kind == session.CommandRevertFiles || slices.ContainsFunc(s.cfg.Agents.Describe(), func(d agent.Description) bool {
 		return d.Name == sess.Agent && slices.Contains(d.Capabilities, revertCapability)

@@ -18,7 +18,7 @@ const (
 	maxReviewRunes = 10_000
 	// maxReviewFiles bounds the files that the prompt of a review lists.
 	maxReviewFiles = 100
-	// reviewBegins is the beginning of a review prompt.
+	// reviewBegins is the start of a review prompt.
 	reviewBegins = "Review the changes in this workspace. Do not change any file.\n"
 )
 
@@ -64,7 +64,7 @@ func (s *reviews) submit(c echo.Context) error {
 	return s.accept(c, prompt)
 }
 
-// reviewPrompt returns a prompt for the review of a diff; nil means that no diff was taken.
+// reviewPrompt returns a prompt for the review of a diff. A nil diff means that none was taken.
 func reviewPrompt(instructions string, d *workspacefile.Diff) string {
 	var b strings.Builder
 	b.WriteString(reviewBegins)

@@ -23,13 +23,13 @@ const (
 	presenceRenew = 10 * time.Second
 	presenceLasts = 30 * time.Second
 	// presenceWait bounds a statement about presence. A client that cannot be stored in time is not
-	// refused; others see it with the next renewal.
+	// refused; other clients see it after the next renewal.
 	presenceWait = 2 * time.Second
 )
 
 // presenceStore stores the viewers of sessions, for all apis.
 type presenceStore interface {
-	// PresenceRenew stores clients as present for a while from now.
+	// PresenceRenew stores clients as present for a limited time.
 	PresenceRenew(ctx context.Context, viewers []presence.Viewer, lasts time.Duration) error
 	PresenceEnd(ctx context.Context, clients []string) error
 	// PresenceRead returns the viewers of sessions. Sessions without viewers may be omitted.
@@ -50,7 +50,7 @@ type rooms struct {
 	left   []string // clients that have left and are still stored
 	closed bool
 	empty  chan struct{} // closed when the rooms are closed and the last member has left
-	// wake has a buffer of one, since the loop handles all clients that have left at once.
+	// wake has a buffer of one, since the loop handles all departed clients at once.
 	wake chan struct{}
 }
 
@@ -121,7 +121,7 @@ func (m *occupant) leave() {
 	r.left = append(r.left, m.viewer.Client)
 	select {
 	case r.wake <- struct{}{}:
-	default: // it is going to look
+	default: // a wake-up is already pending
 	}
 	if r.closed && len(r.rooms) == 0 {
 		close(r.empty)
@@ -142,7 +142,7 @@ func (m *occupant) present() presence.Presence {
 	return p
 }
 
-// look reads the viewers of sessions, and wakes the members of sessions where they have changed.
+// look reads the viewers of sessions, and wakes the members of sessions whose viewers have changed.
 func (r *rooms) look(ctx context.Context, sessionIDs []string) {
 	if len(sessionIDs) == 0 {
 		return
@@ -163,7 +163,7 @@ func (r *rooms) look(ctx context.Context, sessionIDs []string) {
 		for m := range there.members {
 			select {
 			case m.changed <- struct{}{}:
-			default: // it is going to look
+			default: // a wake-up is already pending
 			}
 		}
 	}
@@ -173,13 +173,13 @@ func (r *rooms) failed(ctx context.Context, err error) {
 	r.logger.DebugContext(ctx, "presence is not up to date", slog.Any("error", err))
 }
 
-// viewers are all members.
+// viewers returns all members.
 func (r *rooms) viewers() (viewers []presence.Viewer, sessionIDs []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(r.rooms)) {
 		if id == "" {
-			continue // of all sessions
+			continue // the room of all sessions
 		}
 		sessionIDs = append(sessionIDs, id)
 		for m := range r.rooms[id].members {
@@ -218,8 +218,7 @@ func (r *rooms) run(ctx context.Context) {
 	}
 }
 
-// flush removes the clients that have left from the store, in one statement. If that fails, they
-// expire.
+// flush removes departed clients from the store in one statement. If that fails, they expire.
 func (r *rooms) flush(ctx context.Context) {
 	r.mu.Lock()
 	left := r.left
@@ -235,8 +234,8 @@ func (r *rooms) flush(ctx context.Context) {
 	}
 }
 
-// close admits no more members. The returned channel is closed when all have left. It is called
-// once.
+// close admits no more members. The returned channel is closed when all members have left. close
+// must be called once.
 func (r *rooms) close() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

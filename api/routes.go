@@ -17,7 +17,7 @@ const (
 	aguiRoute       = "/api/sessions/:id/ag-ui"
 )
 
-// open are the routes that do not require a key.
+// open lists the routes that do not require a key.
 var open = map[string]bool{"/healthz": true, "/readyz": true, "/openapi.json": true, "/openapi.yaml": true, "/asyncapi.yaml": true}
 
 // withHead serves HEAD like GET, with the same header; net/http omits the body.
@@ -104,7 +104,7 @@ func (s *Server) routeSessions(e withHead, store Store, sessions *sessions) {
 	e.DELETE("/api/sessions/:id", sessions.sessionDelete)
 	for _, kind := range session.CommandKinds {
 		if kind == session.CommandRevertFiles {
-			continue // of the route of every revert
+			continue // handled by the route of all reverts
 		}
 		handler := sessions.command(kind)
 		if kind == session.CommandRevert {

@@ -29,14 +29,14 @@ const (
 
 // runStore stores the runs of prompts.
 type runStore interface {
-	// RunSubmit stores the prompt of a run at its base, in its session or in one that is forked
-	// from it. A repeated request with the same key returns the earlier run, with created false.
+	// RunSubmit stores the prompt of a run at its base, in the session of the base or in a fork of
+	// it. A repeated request with the same key returns the earlier run, with created false. Errors:
 	// session_not_found, bundle_not_found, run_unfinished, no_bundle_there, not_supported, and the
 	// errors of PromptSubmit.
 	RunSubmit(ctx context.Context, r run.Request, idem Idempotency) (run run.View, prompt session.Prompt, created bool, err error)
-	// RunShow returns a run; run_not_found.
+	// RunShow returns a run. Error: run_not_found.
 	RunShow(ctx context.Context, runID string) (run.View, error)
-	// RunList returns a page of runs, newest first. One that is not the last may be short.
+	// RunList returns a page of runs, newest first. A page that is not the last one may be short.
 	RunList(ctx context.Context, f run.Filter) (items []run.View, nextCursor string, err error)
 }
 
@@ -48,7 +48,7 @@ type runs struct {
 	runs    runStore
 }
 
-// limited bounds a request without its wait.
+// limited bounds the time of a request, not including its wait for the run.
 func (s *runs) limited(c echo.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(c.Request().Context(), s.cfg.RequestTimeout)
 }
@@ -132,7 +132,7 @@ func (o *object) base() (sessionID, bundleID string) {
 	return sessionID, bundleID
 }
 
-// agreeOn finds the profile of a request, or that of its base, and checks that its agent has the
+// agreeOn finds the profile of a request, or of its base, and checks that the agent has the
 // required secrets.
 func (s *runs) agreeOn(ctx context.Context, r *run.Request, idem *session.Idempotency, named string) error {
 	base := r.BaseSession
@@ -203,7 +203,7 @@ func (s *runs) get(c echo.Context) error {
 	return c.JSON(http.StatusOK, resource.Run(run))
 }
 
-// await returns a run when it has ended, or its current state when the time is up or the server
+// await returns a run when it has ended, or its current state when the wait times out or the server
 // stops.
 func (s *runs) await(c echo.Context, run run.View, wait time.Duration) (run.View, error) {
 	if wait == 0 || run.Status.Final() {
@@ -239,7 +239,7 @@ func (s *runs) follow(ctx context.Context, run run.View) (run.View, error) {
 	}
 	defer f.Close()
 	for due := true; ; {
-		if due { // after the feed was opened, so later changes are in it
+		if due { // read after the feed was opened, so later changes are in the feed
 			now, err := s.runs.RunShow(ctx, run.ID)
 			if err != nil {
 				return run, err
@@ -256,7 +256,7 @@ func (s *runs) follow(ctx context.Context, run run.View) (run.View, error) {
 	}
 }
 
-// ofPrompt is in every encoded event of a prompt.
+// ofPrompt is contained in every encoded event of a prompt.
 var ofPrompt = []byte(`"type":"` + event.TypePrompt + `"`)
 
 func (s *runs) list(c echo.Context) error {
@@ -288,11 +288,11 @@ func (s *runs) list(c echo.Context) error {
 	return c.JSON(http.StatusOK, newPage(resource.Runs(items), next))
 }
 
-// cancelTries is how often a cancellation is retried if the run has changed meanwhile.
+// cancelTries is how often a cancellation is retried if the run has changed in the meantime.
 const cancelTries = 5
 
-// cancel withdraws the prompt of a queued run, and interrupts the turn of a run in progress: 202
-// until that has ended. A run that has ended does not change.
+// cancel withdraws the prompt of a queued run, and interrupts the turn of a run in progress. The
+// response is 202 until the turn has ended. A run that has ended does not change.
 func (s *runs) cancel(c echo.Context) error {
 	id, err := runID(c)
 	if err != nil {
@@ -362,7 +362,7 @@ func (s *runs) cancelOnce(ctx context.Context, run run.View, requestID string) (
 		s.signal(ctx, run.SessionID, func(ctx context.Context) error { return s.cfg.Signaler.SignalCommands(ctx, run.SessionID) })
 	}
 	if done.Command == nil {
-		return http.StatusOK, nil // it has ended
+		return http.StatusOK, nil // the run has ended
 	}
 	return http.StatusAccepted, nil
 }

@@ -14,13 +14,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
-// secretStore keeps secrets.
+// secretStore stores secrets.
 type secretStore interface {
-	// SecretPut stores the sealed value of a secret, and the hosts that it is bound to, in place of an older one.
+	// SecretPut stores the sealed value of a secret and the hosts that it is bound to. It replaces
+	// an existing secret with the same name.
 	SecretPut(ctx context.Context, name string, sealed []byte, hosts ...string) (info secret.Info, created bool, err error)
-	// SecretsList is by name.
+	// SecretsList returns secrets sorted by name.
 	SecretsList(ctx context.Context) ([]secret.Info, error)
-	// SecretDelete deletes a secret; secret_not_found when there is none.
+	// SecretDelete deletes a secret. Error: secret_not_found.
 	SecretDelete(ctx context.Context, name string) error
 }
 
@@ -54,7 +55,7 @@ func (s *secrets) secretList(c echo.Context) error {
 	return c.JSON(http.StatusOK, newPage(items, ""))
 }
 
-// secretPut stores a value. No call returns it.
+// secretPut stores a value. No endpoint returns the value.
 func (s *secrets) secretPut(c echo.Context) error {
 	name, err := secretName(c)
 	if err != nil {
@@ -106,7 +107,7 @@ func (s *secrets) secretDelete(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// hosts takes the hosts that a secret is bound to.
+// hosts reads the hosts that a secret is bound to.
 func (o *object) hosts(name string) []string {
 	raw, ok := o.take(name)
 	if !ok {
@@ -121,7 +122,7 @@ func (o *object) hosts(name string) []string {
 	return slices.Compact(hosts)
 }
 
-// secretName is the name in the path.
+// secretName returns the name in the path.
 func secretName(c echo.Context) (string, error) {
 	name := c.Param("name")
 	if !secret.ValidName(name) {

@@ -34,7 +34,8 @@ type Sealer interface {
 
 // Masks masks the stored secrets.
 type Masks interface {
-	// Masker returns the masker for the secrets that are stored now. unavailable if they cannot be read.
+	// Masker returns the masker for the secrets that are stored now. Error: unavailable if they
+	// cannot be read.
 	Masker(ctx context.Context) (*secret.Masker, error)
 }
 
@@ -56,7 +57,7 @@ type OpenBreaker struct {
 	Agent    string        `json:"agent"`
 	Failures int           `json:"failures"` // in a row
 	Since    resource.Time `json:"since"`
-	Until    resource.Time `json:"until"` // when the next one is tried
+	Until    resource.Time `json:"until"` // time of the next attempt
 }
 
 // Config is the configuration of a server.
@@ -66,7 +67,7 @@ type Config struct {
 	Events   feed.Log // required; in the form of feed.Format
 	Agents   Agents   // required
 
-	// Webhooks keeps webhooks. Without it their routes answer not_supported.
+	// Webhooks stores webhooks. If nil, their routes respond with not_supported.
 	Webhooks Webhooks
 	// PrivateWebhooks allows webhook addresses that begin with http://. Workers check the
 	// destination.
@@ -74,10 +75,10 @@ type Config struct {
 
 	// Secrets seals the values of secrets. If nil, secrets cannot be stored.
 	Secrets Sealer
-	// Tokens signs the tokens with which browsers read streams. If nil, there are no tokens.
+	// Tokens signs the tokens with which browsers read streams. If nil, tokens are not supported.
 	Tokens Signer
-	// CORSOrigins are the origins of pages that may use the API, such as https://app.example.com, or "*" for all, which requires
-	// Key. Default: none but the server's own.
+	// CORSOrigins are the origins of pages that may use the API, such as https://app.example.com,
+	// or "*" for all, which requires Key. Default: only the server's own origin.
 	CORSOrigins []string
 	// Masks masks the values of stored secrets in files, diffs, transcripts and questions. Default: nothing
 	// is masked.
@@ -86,7 +87,8 @@ type Config struct {
 	Sandbox func(context.Context) SandboxInfo
 	// Key that callers must send, at least MinKeyLength bytes. Required, unless WithoutKey is set.
 	Key secret.Value
-	// WithoutKey serves callers without a key, at a loopback address only: see Callers. Key must be empty then.
+	// WithoutKey serves callers without a key, only at a loopback address; see Callers. Key must
+	// then be empty.
 	WithoutKey bool
 	// Callers returns an error for a connection that must not be served without a key, given its
 	// local and remote address. Default: all are served.
@@ -95,13 +97,14 @@ type Config struct {
 	Logger *slog.Logger
 	// Version of the program, shown by /healthz. Default "dev".
 	Version string
-	// Registry that /metrics shows and the server's metrics are added to. Default: a fresh one.
+	// Registry has the metrics that /metrics serves, including those of the server. Default: a new
+	// registry.
 	Registry *prometheus.Registry
 
-	// Traced: requests are spans of OpenTelemetry's global provider. Default: they are not.
+	// Traced enables a span of OpenTelemetry's global provider for each request. Default: false.
 	Traced bool
 
-	// CollectWindow is how long prompts of the mode collect wait for others. Default 3 s.
+	// CollectWindow is how long prompts of the mode collect wait for other prompts. Default 3 s.
 	CollectWindow time.Duration
 	// SignalWait is how long a request waits for its signal. Default 250 ms.
 	SignalWait time.Duration
@@ -110,7 +113,8 @@ type Config struct {
 	// ClaimWait is how long a prompt to a session with an attendant waits to be claimed before its workflow is signalled.
 	// Default 250 ms.
 	ClaimWait time.Duration
-	// RecordAfter is how long the prompts to such a session gather before one signal names them to its workflow. Default 5 s.
+	// RecordAfter is how long prompts to such a session are collected before one signal reports
+	// them to the workflow. Default 5 s.
 	RecordAfter time.Duration
 	// StateTimeout bounds a query of a workflow's state. Default 2 s.
 	StateTimeout time.Duration
@@ -206,7 +210,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// DefaultCollectWindow is how long prompts of the mode collect wait for others.
+// DefaultCollectWindow is the default of Config.CollectWindow.
 const DefaultCollectWindow = 3 * time.Second
 
 // Server answers HTTP requests. It is an http.Handler, and Run serves it.
@@ -219,7 +223,7 @@ type Server struct {
 	spec    specification
 	known   map[string]bool // method and path of every route
 
-	signals  signals // under way
+	signals  signals // signals in progress
 	attended *attendedPrompts
 
 	collections *collections
@@ -238,14 +242,14 @@ var errSignalsFull = errors.New("api: too many signals are in progress")
 // errStopping is the reason of streams that end because the server stops.
 var errStopping = errors.New("api: the server is stopping")
 
-// New returns a server that is not listening yet.
+// New returns a server that does not listen yet.
 func New(cfg Config) (*Server, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	store := cfg.Store
-	cfg.Store = nil // each group of routes has its part
+	cfg.Store = nil // each group of routes has its own part of the store
 	spec, err := loadSpecification()
 	if err != nil {
 		return nil, err
@@ -288,17 +292,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.echo.ServeHTTP(w, r)
 }
 
-// Run serves on ln until ctx is done, then ends streams, lets other requests
-// finish for ShutdownTimeout and returns nil. It closes ln and is called once.
+// Run serves on ln until ctx is done. It then ends streams, waits up to ShutdownTimeout for other
+// requests, and returns nil. It closes ln and must be called only once.
 func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	srv := &http.Server{
 		Handler:           s.traced(),
 		ReadHeaderTimeout: s.cfg.HeaderTimeout,
-		ReadTimeout:       time.Minute,     // streams lift it for themselves
-		WriteTimeout:      2 * time.Minute, // streams set their own with every write
+		ReadTimeout:       time.Minute,     // streams remove this limit
+		WriteTimeout:      2 * time.Minute, // streams set a deadline for every write
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		// OPTIONS * is answered like everything else.
+		// OPTIONS * is handled like any other request.
 		DisableGeneralOptionsHandler: true,
 		ConnState:                    s.clients.changed,
 		ConnContext:                  withConnection,

@@ -87,7 +87,7 @@ func TestTranscript(t *testing.T) {
 	require.Equal(t, []byte{0xff, 0}, b.do("GET", path+"?path=/home/a/bin", "").body)
 	b.do("GET", path+"?path=/etc/passwd", "").problem(http.StatusNotFound, "not_found")
 
-	// Characters lie across pieces.
+	// Some characters are split between pieces.
 	text := strings.Repeat("größer als ein Stück — 雪 \U0001F980 <&>\n", 4000)
 	b.store.With(id, func(r *apitest.Row) {
 		r.Transcripts = []transcript.File{{Path: "/t", Data: []byte(text)}, {Path: "/cut", Data: []byte("abc\xe9\x9b")}}
@@ -180,7 +180,7 @@ func TestHealthAndReadiness(t *testing.T) {
 	require.Contains(t, string(a.body), `"temporal":"does not answer"`)
 }
 
-// A check that uses up the time of the others would report several faults instead of one.
+// If one check used up the time of the others, several faults would be reported instead of one.
 func TestReadinessChecksRunInParallel(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) {
@@ -262,8 +262,8 @@ func TestAPIKeyIsRequired(t *testing.T) {
 	require.NotContains(t, b.logs.String(), "let-me-in-please-or-not")
 }
 
-// Every response forbids browsers and caches to keep or embed it: data, problems, streams and
-// unknown paths.
+// Every response forbids browsers and caches to store or embed it, including data, problems,
+// streams and unknown paths.
 func TestEveryAnswerHasSecurityHeaders(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -297,8 +297,7 @@ func TestCrossOriginPagesMayNotSendCommands(t *testing.T) {
 	require.Equal(t, http.StatusCreated, b.do("POST", "/api/sessions", `{"agent":"demo"}`, "Origin", b.url).status)
 }
 
-// A page whose name resolves to loopback has the same origin for its browser; only the Host
-// differs.
+// For a browser, a page whose name resolves to loopback has the same origin; only the Host differs.
 func TestServerWithoutKeyAnswersToThisMachineOnly(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -469,7 +468,7 @@ func TestDocumentAndRoutesAgree(t *testing.T) {
 	for path, item := range doc.Paths.Map() {
 		for method := range item.Operations() {
 			documented = append(documented, method+" "+path)
-			if method == http.MethodGet && item.Head == nil { // said once for all
+			if method == http.MethodGet && item.Head == nil { // documented once for all routes
 				documented = append(documented, "HEAD "+path)
 			}
 		}
@@ -540,7 +539,7 @@ func TestHeadMatchesGetWithoutBody(t *testing.T) {
 		require.NoError(t, err)
 		var content []byte
 		if method == http.MethodHead || !strings.HasSuffix(path, "/events") {
-			content, err = io.ReadAll(answer.Body) // of a stream with HEAD: it ends
+			content, err = io.ReadAll(answer.Body) // a stream requested with HEAD ends
 			require.NoError(t, err)
 		}
 		require.NoError(t, answer.Body.Close())
@@ -563,7 +562,7 @@ func TestHeadMatchesGetWithoutBody(t *testing.T) {
 	require.Equal(t, http.StatusMethodNotAllowed, refused, "GET is not allowed there either")
 }
 
-// With the request target in every form that reaches a handler.
+// The request target has every form that reaches a handler.
 func TestServerWideOptionsRequest(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -30,17 +30,17 @@ import (
 
 // sessionStore stores sessions.
 type sessionStore interface {
-	// SessionCreate stores a session and its optional first prompt. With a key that was used within
-	// 24 hours it returns that session, with created false, or idempotency_conflict if the digest
-	// differs.
+	// SessionCreate stores a session and its optional first prompt. If the key was used within 24
+	// hours, it returns the session of that request, with created false, or the error
+	// idempotency_conflict if the digest differs.
 	SessionCreate(ctx context.Context, s session.Session, first *session.Prompt, idem Idempotency) (stored session.Session, created bool, err error)
 	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
 	SessionList(ctx context.Context, f listing.Filter) (items []session.Session, nextCursor string, err error)
 	// SessionPatch changes the given fields, and appends a title event for a new title and a
 	// settings event for other fields.
 	SessionPatch(ctx context.Context, sessionID string, p session.Patch) (session.Session, error)
-	// PurgeRequest records that all data of a session must be erased, and returns the session;
-	// has_forks.
+	// PurgeRequest records that all data of a session must be erased, and returns the session.
+	// Error: has_forks.
 	PurgeRequest(ctx context.Context, sessionID string, forks fork.Policy) (session.Session, error)
 	ProfileGet(ctx context.Context, idOrName string, version int64) (profile.Profile, error)
 	needStore
@@ -77,11 +77,11 @@ func newPage[T any](items []T, next string) page[T] {
 	return p
 }
 
-// sessionID is the id in the path.
+// sessionID returns the id in the path.
 func sessionID(c echo.Context) (string, error) {
 	id := c.Param("id")
 	if strings.Contains(id, "/") {
-		return "", echo.ErrNotFound // Echo lets the last parameter of a route take everything that follows
+		return "", echo.ErrNotFound // in Echo, the last parameter of a route also matches the rest of the path
 	}
 	if !session.ValidID(session.SessionPrefix, id) {
 		return "", invalid("id", "must be %s and 32 lower-case hexadecimal digits", session.SessionPrefix)
@@ -103,7 +103,7 @@ func pageQuery(c echo.Context, fallback, most int) (limit int, cursor string, er
 	return limit, cursor, err
 }
 
-// limitQuery reads how long a page may be.
+// limitQuery reads the maximum length of a page.
 func limitQuery(c echo.Context, fallback, most int) (int, error) {
 	text := c.QueryParam("limit")
 	if text == "" {
@@ -116,7 +116,7 @@ func limitQuery(c echo.Context, fallback, most int) (int, error) {
 	return limit, nil
 }
 
-// filter reads a query parameter that is a text.
+// filter reads a text query parameter.
 func filter(c echo.Context, name string) (string, error) {
 	text := c.QueryParam(name)
 	switch {
@@ -128,7 +128,7 @@ func filter(c echo.Context, name string) (string, error) {
 	return text, nil
 }
 
-// timeFilter reads a time; zero if it is absent.
+// timeFilter reads a time. It returns the zero time if the parameter is absent.
 func timeFilter(c echo.Context, name string) (time.Time, error) {
 	text := c.QueryParam(name)
 	if text == "" {
@@ -163,7 +163,7 @@ func metadataFilter(c echo.Context) (members []listing.MetadataMember, err error
 	return members, nil
 }
 
-// textsOf are the values as texts.
+// textsOf returns the values as strings.
 func textsOf[T ~string](values []T) []string {
 	texts := make([]string, len(values))
 	for i, value := range values {
@@ -234,8 +234,8 @@ func (s *sessions) sessionCreate(c echo.Context) error {
 	return c.JSON(status, out)
 }
 
-// modelWarnings warns about a model that is not in the agent's list: it may be newer than the list,
-// or mistyped.
+// modelWarnings warns about a model that is not in the agent's list, because the model may be newer
+// than the list or mistyped.
 func (s *Server) modelWarnings(agentName, model string) []resource.WarningJSON {
 	d, ok := s.described(agentName)
 	if !ok || model == "" || len(d.Models) == 0 || slices.Contains(d.Models, model) {
@@ -289,13 +289,13 @@ func (s *sessions) newSession(body *object, files []attachment.Attachment) (sess
 	return sess, first, named
 }
 
-// firstPrompt reads the first prompt of a new session, with the files of the form; nil if there is
-// none.
+// firstPrompt reads the first prompt of a new session, with the files of the form. It returns nil
+// if there is none.
 func (o *object) firstPrompt(sessionID string, now time.Time, files []attachment.Attachment) *session.Prompt {
 	inner := o.object("prompt")
 	if inner == nil {
 		if files != nil {
-			o.required("prompt") // which the files belong to
+			o.required("prompt") // the files belong to the prompt
 		}
 		return nil
 	}
@@ -309,7 +309,7 @@ func (o *object) firstPrompt(sessionID string, now time.Time, files []attachment
 }
 
 // pinProfile finds the profile that a request names and pins its version, so that the session keeps
-// it when the profile changes.
+// this version when the profile changes.
 func (s *sessions) pinProfile(ctx context.Context, ref string) (profile.Profile, error) {
 	name, version, err := profile.ParseRef(ref)
 	if err != nil {
@@ -331,21 +331,21 @@ func digest(body []byte) string {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
 	if err := dec.Decode(&value); err == nil {
-		if canonical, err := json.Marshal(value); err == nil { // names in order, no white space
+		if canonical, err := json.Marshal(value); err == nil { // sorted names, no white space
 			body = canonical
 		}
 	}
 	return digestText(string(body))
 }
 
-// digestText returns the digest of a text that is not JSON, though it may begin like a number.
+// digestText returns the digest of a text that is not JSON but may begin like a number.
 func digestText(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
 // signalPrompt notifies the session's workflow of stored work. A failure is not an error: the row
-// is the promise, and the relay signals again for rows that no workflow claims.
+// is durable, and the relay re-sends signals for rows that no workflow claims.
 func (s *Server) signalPrompt(ctx context.Context, sessionID, promptID string, ordinal int64) {
 	s.signal(ctx, sessionID, func(ctx context.Context) error {
 		return s.cfg.Signaler.SignalPrompt(ctx, sessionID, promptID, ordinal)
@@ -463,7 +463,7 @@ func (s *sessions) sessionPatch(c echo.Context) error {
 	return c.JSON(http.StatusOK, resource.Session(sess))
 }
 
-// sessionDelete stops a session; with purge=true all its data is erased afterwards.
+// sessionDelete stops a session. With purge=true, all its data is erased afterwards.
 func (s *sessions) sessionDelete(c echo.Context) error {
 	purge, forks := false, fork.Refuse
 	for name, values := range c.QueryParams() {
@@ -497,8 +497,8 @@ func (s *sessions) sessionDelete(c echo.Context) error {
 		return err
 	}
 	ctx := c.Request().Context()
-	// The row is the promise: from here on the purge will happen, and its worker stops the session
-	// if this request does not.
+	// Once the row is stored, the purge will happen: a worker stops the session if this request
+	// does not.
 	requested, err := s.store.PurgeRequest(ctx, id, forks)
 	if err != nil {
 		return err

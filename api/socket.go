@@ -38,11 +38,11 @@ var userID = regexp.MustCompile(fmt.Sprintf(`^[\x21-\x7e]{1,%d}$`, presence.MaxU
 
 // Close codes that RFC 6455 leaves to applications.
 const (
-	// closeGone: events after the position of the client have been deleted.
+	// closeGone means that events after the position of the client have been deleted.
 	closeGone websocket.StatusCode = 4410
-	// closeDeleted: the session has been erased.
+	// closeDeleted means that the session has been erased.
 	closeDeleted websocket.StatusCode = 4404
-	// closeToken: the stream token of the handshake has expired.
+	// closeToken means that the stream token of the handshake has expired.
 	closeToken websocket.StatusCode = 4401
 )
 
@@ -65,7 +65,7 @@ type socketOpening struct {
 	feed      *feed.Feed
 	gone      error // the position has been deleted
 	history   *conversation.Conversation
-	cursor    string // of the next page of the history
+	cursor    string // cursor of the next page of the history
 	session   session.Session
 	questions []json.RawMessage
 }
@@ -135,9 +135,9 @@ func (s *sockets) untilStop(c echo.Context) (ctx context.Context, cancel func())
 // called.
 func (s *sockets) accept(c echo.Context, protocol string) (*socketConn, error) {
 	options := &websocket.AcceptOptions{
-		InsecureSkipVerify: true, // upgradable has checked the origin, by the rules of all requests
-		// Compression would keep a window of at least 32 KiB for each connection, and compress each
-		// event separately, mostly under 200 bytes.
+		InsecureSkipVerify: true, // upgradable has checked the origin by the rules for all requests
+		// Compression would need a window of at least 32 KiB for each connection, and would
+		// compress each event separately, although events are mostly under 200 bytes.
 		CompressionMode: websocket.CompressionDisabled,
 	}
 	if protocol != "" {
@@ -168,7 +168,7 @@ func (s *sockets) upgradable(r *http.Request) error {
 }
 
 // open reads the opening state of the connection. The conversation is read before the session, so
-// that changes in between are in the events that follow. A bare connection begins with events.
+// that changes in between are in the events that follow. A bare connection starts with events.
 func (s *sockets) open(ctx context.Context, id string, after int64, resumed, bare bool) (*socketOpening, error) {
 	o := &socketOpening{}
 	if !resumed && !bare {
@@ -221,7 +221,8 @@ func (s *sockets) openQuestions(ctx context.Context, id string) ([]json.RawMessa
 	return out, nil
 }
 
-// viewingUser returns the user who views a session, as the client states without a check.
+// viewingUser returns the user who views a session, as stated by the client. The value is not
+// verified.
 func viewingUser(c echo.Context) (presence.User, error) {
 	u := presence.User{ID: c.QueryParam("userId"), Name: c.QueryParam("name")}
 	switch {

@@ -70,7 +70,7 @@ type sock struct {
 	conn *websocket.Conn
 }
 
-// said is a message of a server.
+// said is a message from the server.
 type said struct {
 	Type           string
 	Seq            int64
@@ -93,7 +93,7 @@ func (b *harness) socket(path string) *sock {
 	return &sock{b.t, conn}
 }
 
-// refused requires that a handshake is answered by a problem.
+// refused requires that the response to a handshake is a problem.
 func (b *harness) refused(path string, status int, code string, header http.Header) {
 	b.t.Helper()
 	conn, resp, err := b.dial(path, header) //nolint:bodyclose // it is in memory
@@ -161,7 +161,7 @@ func (s *sock) send(text string) {
 	require.NoError(s.t, s.conn.Write(s.t.Context(), websocket.MessageText, []byte(text)))
 }
 
-// ask sends a request and returns its answer, over events that come in between.
+// ask sends a request and returns its answer. It skips events that arrive before the answer.
 func (s *sock) ask(text string) said {
 	s.t.Helper()
 	s.send(text)
@@ -587,7 +587,7 @@ func TestRoomIsBoundedAndWaitsForItsMembers(t *testing.T) {
 	<-empty
 }
 
-// The same session in the sub-protocol with the names of blocks.
+// This is the same session in the sub-protocol with the names of blocks.
 func TestSocketSendsBlockEvents(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -741,7 +741,7 @@ func TestSocketReportsChangedSessions(t *testing.T) {
 	}
 	c := changed()
 	require.True(t, c.All)
-	for !slices.Contains(c.SessionIDs, "ses_0") { // until the server knows from where it reads
+	for !slices.Contains(c.SessionIDs, "ses_0") { // until the server knows its read position
 		happened("ses_0")
 		c = changed()
 	}
@@ -778,7 +778,7 @@ func TestSocketReportsChangedSessions(t *testing.T) {
 		c = changed()
 	}
 	b.store.Fail("LifecycleRead", nil)
-	for c.SessionIDs = nil; !slices.Contains(c.SessionIDs, "ses_c"); c = changed() { // until the server knows again
+	for c.SessionIDs = nil; !slices.Contains(c.SessionIDs, "ses_c"); c = changed() { // until the server knows its read position again
 		happened("ses_c")
 	}
 	code, message, _ := s.refusal(`{"type":"prompt","content":"hi"}`)
@@ -792,7 +792,7 @@ func TestSocketReportsChangedSessions(t *testing.T) {
 	require.NoError(t, <-stopped)
 }
 
-// FuzzSocketRequest has hostile messages.
+// FuzzSocketRequest sends malformed messages.
 func FuzzSocketRequest(f *testing.F) {
 	for _, seed := range []string{
 		`{"type":"prompt","content":"a"}`, `{"type":"answer","questionId":"que_1"}`, `{"type":"withdraw","promptId":"../x"}`, `{"type":"ping","id":"1"}`,

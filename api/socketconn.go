@@ -51,9 +51,9 @@ var (
 type socketConn struct {
 	server    *sockets
 	conn      *websocket.Conn
-	corked    *corkedConn   // what conn writes to
+	corked    *corkedConn   // the connection below conn
 	request   *http.Request // the handshake
-	sessionID string        // empty for that of all sessions
+	sessionID string        // empty for the WebSocket of all sessions
 	requestID string        // of the handshake
 	protocol  socket.Protocol
 	member    *occupant
@@ -61,8 +61,8 @@ type socketConn struct {
 	pinging   atomic.Bool // a ping has not been answered
 }
 
-// serve runs the connection until write returns the reason of its end, the client leaves, or ctx is
-// done.
+// serve runs the connection until write returns the reason for the end, the client disconnects, or
+// ctx is done.
 func (k *socketConn) serve(ctx context.Context, write func(context.Context, *sync.WaitGroup) error) {
 	k.server.metrics.streams.Inc()
 	defer k.server.metrics.streams.Dec()
@@ -171,8 +171,8 @@ func (k *socketConn) open(ctx context.Context, o *socketOpening, present presenc
 	return nil
 }
 
-// watch sends the changes of viewers since the first message. A client that reads slowly gets the
-// difference to the last state sent, not each change.
+// watch sends the changes of viewers since the first message. A slow client gets the difference to
+// the last state sent, not each change.
 func (k *socketConn) watch(ctx context.Context, before presence.Presence) {
 	for {
 		select {
@@ -183,7 +183,7 @@ func (k *socketConn) watch(ctx context.Context, before presence.Presence) {
 		now := k.member.present()
 		for _, m := range k.protocol.Presence(before, now) {
 			if err := k.send(ctx, m); err != nil {
-				return // the writer of events finds the same
+				return // the writer of events gets the same error
 			}
 		}
 		before = now
@@ -215,7 +215,7 @@ func (k *socketConn) events(ctx context.Context, batch eventlog.Batch) (err erro
 	if batch.Len() > 1 {
 		k.corked.cork()
 		defer func() {
-			// Also after an error, because buffered messages precede the close frame.
+			// Do this even after an error, because buffered messages precede the close frame.
 			if uncorked := w.uncork(); err == nil {
 				err = uncorked
 			}
@@ -246,9 +246,9 @@ func (k *socketConn) send(ctx context.Context, m any) error {
 	return w.text(data)
 }
 
-// socketWrite writes messages, in pieces if they are large. A client that takes longer than
-// WriteTimeout for a piece is closed at the end of the message, when a close frame can follow; one
-// that takes longer than twice that time is disconnected.
+// socketWrite writes messages, in pieces if they are large. If a client takes longer than
+// WriteTimeout for a piece, its connection is closed at the end of the message, when a close frame
+// can follow. If it takes longer than twice that time, it is disconnected.
 type socketWrite struct {
 	to          *socketConn
 	ctx         context.Context //nolint:containedctx // the context of the writes, until end
@@ -256,10 +256,10 @@ type socketWrite struct {
 	limit, late *time.Timer
 }
 
-// write begins to write; end must be called.
+// write starts writing. The caller must call end.
 func (k *socketConn) write(parent context.Context) *socketWrite {
 	w := &socketWrite{to: k}
-	w.ctx, w.cancel = context.WithCancelCause(context.WithoutCancel(parent)) // a message that has begun is completed
+	w.ctx, w.cancel = context.WithCancelCause(context.WithoutCancel(parent)) // a started message is completed
 	w.limit = time.AfterFunc(2*k.server.cfg.WriteTimeout, func() { w.cancel(errSlowReader) })
 	w.late = time.AfterFunc(k.server.cfg.WriteTimeout, k.late)
 	return w
@@ -296,8 +296,8 @@ func (w *socketWrite) text(data []byte) error {
 	return w.timely()
 }
 
-// uncork writes the connection's buffer. The library's writes end with their context; this one only
-// ends when the connection is closed.
+// uncork writes the connection's buffer. The library's writes end with their context, but this
+// write only ends when the connection is closed.
 func (w *socketWrite) uncork() error {
 	stop := context.AfterFunc(w.ctx, func() { _ = w.to.corked.Close() })
 	defer stop()
@@ -327,7 +327,7 @@ func (w *socketWrite) timely() error {
 	return nil
 }
 
-// late records that a write has taken too long, though it may still end.
+// late records that a write has taken too long, although it may still complete.
 func (k *socketConn) late() {
 	k.slow.Store(true)
 	k.server.logger.Debug("WebSocket is slow", slog.String("session_id", k.sessionID))
@@ -357,7 +357,7 @@ func (k *socketConn) read(ctx context.Context) error {
 	limiter := rate.NewLimiter(socketRate, socketBurst)
 	refused := 0
 	for n := 1; ; n++ {
-		kind, data, err := k.conn.Read(context.WithoutCancel(ctx)) // which would close the connection without a close frame
+		kind, data, err := k.conn.Read(context.WithoutCancel(ctx)) // a cancelled read would close the connection without a close frame
 		switch {
 		case err != nil && k.slow.Load():
 			return errSlowReader // a write was aborted, which closed the connection

@@ -45,7 +45,7 @@ func newCutter(t *testing.T, least, most int64) *cutter {
 				defer client.Close()
 				server, err := net.Dial("tcp", *c.target.Load())
 				if err != nil {
-					return nil // it restarts
+					return nil // the api restarts
 				}
 				defer server.Close()
 				all.Go(func() error {
@@ -61,20 +61,20 @@ func newCutter(t *testing.T, least, most int64) *cutter {
 	})
 	t.Cleanup(func() {
 		_ = ln.Close()
-		_ = all.Wait() // of connections that were cut
+		_ = all.Wait() // errors of cut connections
 	})
 	return c
 }
 
-// follow reads a session's messages after a position, over any number of connections, until last, and checks that
-// each comes once and in order.
+// follow reads a session's messages after a position until last, over any number of connections,
+// and checks that each arrives once and in order.
 func (c *cutter) follow(ctx context.Context, id, query string, options *websocket.DialOptions, last int64) (map[int64]string, error) {
 	got := map[int64]string{}
 	var at int64
 	connect := func() error {
 		conn, _, err := websocket.Dial(ctx, fmt.Sprintf("ws://%s/api/sessions/%s/ws?after=%d%s", c.address, id, at, query), options) //nolint:bodyclose // the library has closed it
 		if err != nil {
-			return nil // it comes again
+			return nil // the message is sent again
 		}
 		defer func() { _ = conn.CloseNow() }()
 		conn.SetReadLimit(1 << 20)
@@ -88,7 +88,7 @@ func (c *cutter) follow(ctx context.Context, id, query string, options *websocke
 				Seq  int64
 			}
 			if json.Unmarshal(data, &m) != nil {
-				return nil // the client's library returns the beginning of a message whose connection was cut between its frame's header and its end
+				return nil // the client's library returns a truncated message if the connection was cut after the header of its frame
 			}
 			if m.Type == "init" || m.Seq == 0 {
 				continue
@@ -159,7 +159,7 @@ func TestPostgresTwoSocketsAgreeAcrossDisconnectsAndRestarts(t *testing.T) {
 	require.Greater(t, proxy.cuts.Load(), int64(20))
 }
 
-// Users of one api are known at another; those of one that is lost are there until their time is over.
+// Users of one api are known to another api. Users of a lost api stay present until they expire.
 func TestPostgresUsersAreKnownAtAllServers(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.URL(t)
@@ -200,7 +200,7 @@ func TestPostgresSocketReportsChangedSessions(t *testing.T) {
 	changed := string(s.next().Data)
 	require.Contains(t, changed, `"all":true`)
 	var ids []string
-	for strings.Contains(changed, `"all":true`) { // until the server knows from where it reads
+	for strings.Contains(changed, `"all":true`) { // until the server knows its read position
 		ids = append(ids, b.do("POST", "/api/sessions", `{"agent":"demo"}`).session().ID)
 		_, err := db.LifecycleNumber(t.Context())
 		require.NoError(t, err)

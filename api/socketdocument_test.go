@@ -78,7 +78,7 @@ func TestDocumentHasAllAnswers(t *testing.T) {
 	b := setup(t)
 	path := "/api/sessions/" + b.store.Put(session.Running) + "/ws?after=latest"
 	for channel, protocols := range map[string][]string{"session": nil, "sessionBlocks": {"overwinter.blocks.v1"}, "sessionEvents": {"overwinter.events.v1"}} {
-		sent := map[string]bool{} // by a server
+		sent := map[string]bool{} // messages sent by a server
 		for _, operation := range doc.Operations {
 			for _, m := range operation.Messages {
 				in, key, _ := strings.Cut(strings.TrimPrefix(m.Ref, "#/channels/"), "/messages/")
@@ -99,7 +99,7 @@ func TestDocumentHasAllAnswers(t *testing.T) {
 		for _, request := range api.SocketRequests() {
 			require.NoError(t, conn.Write(t.Context(), websocket.MessageText, fmt.Appendf(nil, `{"type":%q}`, request)))
 			var answer said
-			for answer.For != request { // over events
+			for answer.For != request { // skips events
 				_, data, err := conn.Read(t.Context())
 				require.NoError(t, err)
 				answer = said{}
@@ -110,7 +110,7 @@ func TestDocumentHasAllAnswers(t *testing.T) {
 	}
 }
 
-// Every type that a session's events can have becomes a message that the document has.
+// Every type of a session's events becomes a documented message.
 func TestMessagesOfAllEventsAreDocumented(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

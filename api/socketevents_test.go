@@ -40,7 +40,8 @@ func lines(t *testing.T, conn *websocket.Conn, n int) []string {
 	return out
 }
 
-// The sub-protocol of events has what server-sent events have, byte for byte, from the first event or after a position.
+// The sub-protocol of events sends the same bytes as server-sent events, from the first event or
+// after a position.
 func TestSocketOfEventsHasThoseOfStream(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -18,16 +18,17 @@ import (
 // socketRequest is a request of a client over a WebSocket.
 type socketRequest struct {
 	Type string
-	ID   string // as the answer names it; empty if the client gave none
-	// Fields are the rest.
+	ID   string // repeated in the answer; empty if the client sent none
+	// Fields has the remaining fields.
 	Fields map[string]json.RawMessage
 }
 
 // socketRoutes lists the requests, each with its operation of the HTTP API.
 var socketRoutes = map[string]struct {
 	method string
-	path   string // after the session's; {name} is a field of the request
-	// rename maps fields to their names in the operation, where these are already in use.
+	path   string // path after that of the session; {name} is a field of the request
+	// rename maps fields to their names in the operation, if those names are already in use in the
+	// request.
 	rename map[string]string
 	body   bool
 }{
@@ -50,7 +51,7 @@ var socketRoutes = map[string]struct {
 	"dismiss":       {http.MethodPost, "/prompts/{promptId}/" + string(session.ResolutionDismiss), nil, true},
 }
 
-// socketRequestTypes lists them.
+// socketRequestTypes lists the types of requests.
 func socketRequestTypes() []string {
 	return append(slices.Sorted(maps.Keys(socketRoutes)), "ping")
 }

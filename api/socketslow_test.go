@@ -20,7 +20,7 @@ func TestSilentClientIsDisconnected(t *testing.T) {
 		c.Heartbeat = 10 * time.Millisecond
 		api.WaitFor(c, 20*time.Millisecond)
 	})
-	b.socket("/api/sessions/" + b.store.Put(session.Running) + "/ws") // which answers no ping: nothing reads it
+	b.socket("/api/sessions/" + b.store.Put(session.Running) + "/ws") // the client answers no pings, because the test does not read from it
 	require.Eventually(t, func() bool {
 		return b.store.OpenReaders() == 0 && strings.Contains(b.logs.String(), "WebSocket closed")
 	}, waitLimit, time.Millisecond)
@@ -37,7 +37,7 @@ func TestClientThatAnswersPingsStaysConnected(t *testing.T) {
 	t.Cleanup(func() { _ = conn.CloseNow() })
 	s := &sock{t, conn}
 	require.Equal(t, []string{"init", "caught_up"}, s.brief(2))
-	go func() { _, _ = s.read() }() // which answers pings
+	go func() { _, _ = s.read() }() // the client answers pings
 	for range 4 {
 		<-pings
 	}
@@ -64,7 +64,8 @@ func TestUnreadingClientIsDisconnected(t *testing.T) {
 	require.Equal(t, "pong", other.ask(`{"type":"ping"}`).Type)
 }
 
-// TestSlowClientIsNotified: also if its messages are written together.
+// TestSlowClientIsNotified checks that a slow client gets a close frame, even if its messages are
+// written together.
 func TestSlowClientIsNotified(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]int{"large messages": 1 << 20, "small messages": 4 << 10} {
@@ -95,7 +96,8 @@ func TestSlowClientIsNotified(t *testing.T) {
 	}
 }
 
-// TestUnreadingClientOfManyMessagesIsDisconnected: nothing of it can be written any more.
+// TestUnreadingClientOfManyMessagesIsDisconnected checks a client to which no more data can be
+// written.
 func TestUnreadingClientOfManyMessagesIsDisconnected(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.WriteTimeout = time.Second })

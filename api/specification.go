@@ -22,7 +22,8 @@ type specification struct {
 	queries    map[string]queryParameters
 }
 
-// loadSpecification reads the document once per process: that takes a third of a second of CPU time.
+// loadSpecification reads the document once per process, because that takes a third of a second of
+// CPU time.
 var loadSpecification = sync.OnceValues(func() (specification, error) {
 	doc, err := openapi3.NewLoader().LoadFromData(specYAML)
 	if err != nil {

@@ -42,24 +42,25 @@ type Store interface {
 	whyStore
 }
 
-// Idempotency is a client's key for a create and the digest of its body. The
-// zero value means that no key was given.
+// Idempotency is a client's key for a create and the digest of the body. The zero value means that
+// no key was given.
 type Idempotency = session.Idempotency
 
-// Signaler signals and queries the workflows. Errors are *failure.Error: unavailable when
-// Temporal does not answer, session_not_found when no workflow is open.
+// Signaler signals and queries the workflows. Errors are *failure.Error: unavailable if Temporal
+// does not answer, session_not_found if no workflow is open.
 type Signaler interface {
-	// SignalPrompt notifies the session's workflow of a prompt and starts the workflow if it is not open;
-	// with an empty prompt id it only makes sure that the workflow is open.
+	// SignalPrompt notifies the session's workflow of a prompt and starts the workflow if it is not
+	// open. With an empty prompt id it only ensures that the workflow is open.
 	SignalPrompt(ctx context.Context, sessionID, promptID string, ordinal int64) error
 	// SignalAttended reports prompts that arrived while the session had an attendant. The workflow
 	// only records them.
 	SignalAttended(ctx context.Context, sessionID string, prompts []session.QueuedPrompt) error
-	// SignalCommands notifies the session's workflow that commands are pending and starts the workflow if
-	// it is not open; SignalStop, that one of them is a stop.
+	// SignalCommands notifies the session's workflow that commands are pending and starts the
+	// workflow if it is not open. SignalStop notifies it that one of them is a stop.
 	SignalCommands(ctx context.Context, sessionID string) error
 	SignalStop(ctx context.Context, sessionID string) error
-	// SignalSettings notifies an open workflow of a changed idle timeout; none open is no error.
+	// SignalSettings notifies an open workflow of a changed idle timeout. It is not an error if no
+	// workflow is open.
 	SignalSettings(ctx context.Context, sessionID string, idleTimeout time.Duration) error
 	// State returns the workflow's own view, as JSON.
 	State(ctx context.Context, sessionID string) (json.RawMessage, error)

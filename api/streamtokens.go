@@ -20,32 +20,35 @@ const (
 	streamTokenLife = 15 * time.Minute
 	// streamTokenUse names the signing key of stream tokens.
 	streamTokenUse = "stream tokens"
-	// streamTokenPrefix begins every stream token, so that a misplaced token is recognized.
+	// streamTokenPrefix is the prefix of every stream token, so that a misplaced token is
+	// recognized.
 	streamTokenPrefix = "owst_"
 )
 
-// tokenRoutes are the reads that a stream token permits. Each has the session's id in its path.
+// tokenRoutes lists the reads that a stream token permits. Each route has the session's id in its
+// path.
 var tokenRoutes = map[string]bool{eventsRoute: true, streamRoute: true, socketRoute: true}
 
 // Signer signs with a key that only the apis of an installation have.
 type Signer interface {
 	Sign(use string, data []byte) []byte
-	// Verify reports whether a signature is of this use and data, by the installation's key or a previous one.
+	// Verify reports whether a signature of this use and data was made with the installation's key
+	// or a previous key.
 	Verify(use string, data, signature []byte) bool
 }
 
 // errTokenExpired is the reason of a stream that ends with its token.
 var errTokenExpired = errors.New("api: the stream token has expired")
 
-// streamToken is the answer to a request for one.
+// streamToken is the response to a request for a stream token.
 type streamToken struct {
 	SessionID string        `json:"sessionId"`
 	Token     string        `json:"token"`
 	ExpiresAt resource.Time `json:"expiresAt"`
 }
 
-// streamTokenCreate makes a token with which a browser reads the streams of one session: neither
-// EventSource nor WebSocket can send headers, and a page must not have an API key.
+// streamTokenCreate creates a token with which a browser reads the streams of one session, because
+// neither EventSource nor WebSocket can send headers, and a page must not have an API key.
 func (s *streams) streamTokenCreate(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
@@ -68,7 +71,8 @@ func (s *streams) streamTokenCreate(c echo.Context) error {
 	return c.JSON(http.StatusCreated, streamToken{SessionID: id, Token: signToken(s.cfg.Tokens, id, expires), ExpiresAt: resource.Time(expires)})
 }
 
-// signToken makes a stream token: its expiry, and a signature of the expiry and the session.
+// signToken returns a stream token, which consists of its expiry and a signature of the expiry and
+// the session.
 func signToken(signer Signer, sessionID string, expires time.Time) string {
 	at := binary.BigEndian.AppendUint64(nil, uint64(expires.UnixMilli())) //nolint:gosec // after 1970
 	return streamTokenPrefix + base64.RawURLEncoding.EncodeToString(append(at, signer.Sign(streamTokenUse, tokenData(at, sessionID))...))

@@ -27,7 +27,7 @@ func newKeyring(t testing.TB, bytes ...byte) *secret.Keyring {
 	return keyring
 }
 
-// setupTokens is a server with a key, which requests of the test do not send by themselves.
+// setupTokens starts a server with a key, which requests of the test do not send by default.
 func setupTokens(t *testing.T, keys ...byte) *harness {
 	t.Helper()
 	return setup(t, func(c *api.Config) { c.Key, c.Tokens = secret.NewValue(apiKey), newKeyring(t, keys...) })
@@ -127,7 +127,8 @@ func TestStreamEndsWithItsToken(t *testing.T) {
 	b.do("GET", path+token+"&wait=1m", "", "Accept", "application/json").problem(http.StatusUnauthorized, "unauthorized")
 }
 
-// expiring calls use with a token that expires soon, and with one that lasts longer as long as use reports that it was too late.
+// expiring calls use with a token that expires soon. While use reports that it was too late,
+// expiring calls it again with a token that lasts longer.
 func (b *harness) expiring(id string, use func(token string) bool) {
 	b.t.Helper()
 	for lasts := time.Second; ; lasts *= 2 {

@@ -22,12 +22,12 @@ import (
 
 // transcriptStore reads the native transcripts of agents.
 type transcriptStore interface {
-	// TranscriptPositions lists the native transcripts by path; session_not_found.
+	// TranscriptPositions lists the native transcripts, sorted by path. Error: session_not_found.
 	TranscriptPositions(ctx context.Context, sessionID string) ([]transcript.Position, error)
-	// TranscriptContent reads the content up to a position in pieces of at most 1 MiB, each valid
-	// until the next.
+	// TranscriptContent reads the content up to a position in pieces of at most 1 MiB. Each piece
+	// is valid until the next one is read.
 	TranscriptContent(ctx context.Context, sessionID string, p transcript.Position) iter.Seq2[[]byte, error]
-	// TranscriptFrom reads the same from an offset.
+	// TranscriptFrom is TranscriptContent from an offset.
 	TranscriptFrom(ctx context.Context, sessionID string, p transcript.Position, from int64) iter.Seq2[[]byte, error]
 }
 
@@ -37,16 +37,16 @@ type transcripts struct {
 	store transcriptStore
 }
 
-// transcriptRoute streams, as the events do.
+// transcriptRoute is a streaming route, like that of the events.
 const transcriptRoute = "/api/sessions/:id/transcript"
 
 // maxMaskHeld bounds the text of a transcript that is held back because it may be the beginning of
-// a secret. Beyond it, for example with a million line breaks in an encoded value, the held text is
-// masked separately.
+// a secret. Beyond this limit, for example with a million line breaks in an encoded value, the held
+// text is masked separately.
 const maxMaskHeld = 1 << 20
 
-// transcript sends the agent's own files, one piece of which is in memory. Each write has its own
-// deadline, so a slow reader may take as long as it needs if it keeps reading.
+// transcript sends the agent's own files and holds one piece in memory. Each write has a separate
+// deadline, so a slow reader has unlimited time as long as it keeps reading.
 func (s *transcripts) transcript(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *transcripts) transcript(c echo.Context) error {
 	return s.interrupted(ctx, out, out.end())
 }
 
-// interrupted aborts a response that has begun, so that it does not look complete.
+// interrupted aborts a started response, so that it does not look complete.
 func (s *transcripts) interrupted(ctx context.Context, out *transcriptWriter, err error) error {
 	if err == nil || !out.response.Committed {
 		return err
@@ -160,7 +160,7 @@ func (w *transcriptWriter) begin() {
 func (w *transcriptWriter) end() error {
 	err := w.buffer.Flush()
 	if err == nil {
-		w.begin() // if there was nothing to write
+		w.begin() // in case there was no data to write
 	}
 	return err
 }
@@ -247,7 +247,7 @@ func (w *transcriptWriter) base64(content iter.Seq2[[]byte, error]) error {
 	return encoder.Close()
 }
 
-// wholeRunes divides content between characters if it is UTF-8.
+// wholeRunes splits content between characters if it is UTF-8.
 func wholeRunes(content iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		var carried []byte

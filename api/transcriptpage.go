@@ -30,8 +30,8 @@ const (
 	maxTranscriptCursor = 4096
 )
 
-// transcriptCursor is the start of the next page: in a version of a file, or in the first file
-// after it.
+// transcriptCursor is the start of the next page: a position in a version of a file, or the first
+// file after it.
 type transcriptCursor struct {
 	Path    string `json:"p"`
 	Version int64  `json:"v"`
@@ -43,7 +43,7 @@ func (t transcriptCursor) String() string {
 	return base64.RawURLEncoding.EncodeToString(data)
 }
 
-// readTranscriptCursor reads the cursor of a request; zero for none.
+// readTranscriptCursor reads the cursor of a request. It returns the zero value if there is none.
 func readTranscriptCursor(c echo.Context) (t transcriptCursor, err error) {
 	text := c.QueryParam("cursor")
 	if text == "" {
@@ -75,7 +75,7 @@ type transcriptPage struct {
 	NextCursor string            `json:"nextCursor,omitempty"`
 }
 
-// page sends a page of the files, or of one of them.
+// page sends a page of all files, or of one file.
 func (s *transcripts) page(c echo.Context, sessionID string, positions []transcript.Position, masker *secret.Masker) error {
 	limit, err := limitQuery(c, maxTranscriptPieces, maxTranscriptPieces)
 	if err != nil {
@@ -117,8 +117,8 @@ func (s *transcripts) page(c echo.Context, sessionID string, positions []transcr
 }
 
 // piece reads a part of a file from a position, with about the remaining bytes of the page, and
-// returns the start of the next piece. It leaves text at its end that may begin a secret to the
-// next piece.
+// returns the start of the next piece. Text at its end that may be the start of a secret is left
+// for the next piece.
 func (s *transcripts) piece(c echo.Context, sessionID string, p transcript.Position, from int64, room int, masker *secret.Masker) (piece transcriptPiece, end int64, err error) {
 	var out []byte
 	held, end := "", from
@@ -168,7 +168,7 @@ func wholeBytes(text []byte) int {
 	return len(text)
 }
 
-// only returns the positions of one path; not_found if there is none.
+// only returns the positions of one path. Error: not_found if there are none.
 func only(positions []transcript.Position, path string) ([]transcript.Position, error) {
 	i := slices.IndexFunc(positions, func(p transcript.Position) bool { return p.Path == path })
 	if i < 0 {

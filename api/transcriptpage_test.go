@@ -56,7 +56,7 @@ func (b *harness) pagesOf(t *testing.T, target string, after func([]part)) {
 	}
 }
 
-// The pieces of all pages are the files, whatever lies at their borders.
+// The pieces of all pages make up the files, regardless of the content at their borders.
 func TestTranscriptsHavePages(t *testing.T) {
 	t.Parallel()
 	const planted = "planted-value-0123456789"
@@ -106,7 +106,7 @@ func TestTranscriptsHavePages(t *testing.T) {
 			}
 			require.GreaterOrEqual(t, pages, 4)
 		}
-		// One file alone, and what is not a page.
+		// A single file, and invalid requests for pages.
 		var one []byte
 		b.pagesOf(t, path+"?limit=100&path=/b/large.jsonl", func(parts []part) {
 			require.Len(t, parts, 1)
@@ -123,7 +123,7 @@ func TestTranscriptsHavePages(t *testing.T) {
 	}
 }
 
-// A file that grows continues; one that was rewritten begins again.
+// A growing file continues. A rewritten file starts again.
 func TestPagesOfChangingTranscript(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

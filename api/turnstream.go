@@ -19,8 +19,8 @@ import (
 // turnStore finds the turns of prompts.
 type turnStore interface {
 	PromptGet(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
-	// PromptAfter returns the position after which the turn of a prompt begins: before its first
-	// run, or the newest event if it has no run. prompt_not_found.
+	// PromptAfter returns the position after which the turn of a prompt starts: before its first
+	// run, or the newest event if it has no run. Error: prompt_not_found.
 	PromptAfter(ctx context.Context, sessionID, promptID string) (int64, error)
 	// PromptsPending returns the prompts that have not ended: the running one, and then the waiting
 	// ones, in order.
@@ -31,11 +31,11 @@ type turnStore interface {
 	streamStore
 }
 
-// turnEncoder makes the frames of a stream from the events of one prompt's turn.
+// turnEncoder encodes the events of one prompt's turn as frames of a stream.
 type turnEncoder interface {
 	Start() []byte
 	Next(e eventlog.Event) ([]byte, error)
-	// Gap replaces events that are deleted.
+	// Gap returns the frames that replace deleted events.
 	Gap(gap feed.Gap) []byte
 	// Finish ends the stream of a prompt that has its outcome.
 	Finish(p resource.PromptJSON, seq int64) []byte
@@ -116,7 +116,7 @@ func (s *Server) streamTurn(ctx context.Context, c echo.Context, store turnStore
 type turnStream struct {
 	stream
 	encoder turnEncoder
-	prompt  session.Prompt // its state when the stream was opened
+	prompt  session.Prompt // state of the prompt when the stream was opened
 }
 
 // run writes the given frames, and then the stream until the turn has ended.
@@ -132,7 +132,7 @@ func (st *turnStream) run(ctx context.Context, f *feed.Feed, frames []byte) erro
 		switch {
 		case err != nil:
 			return err
-		case item.End: // and the events of its outcome are not kept
+		case item.End: // the events of its outcome are not stored any more
 			frames = st.encoder.Finish(resource.Prompt(st.prompt), f.Position())
 		case item.Gap != nil:
 			frames = st.encoder.Gap(*item.Gap)

@@ -19,24 +19,26 @@ import (
 
 // Webhooks stores webhooks and their deliveries.
 type Webhooks interface {
-	// WebhookCreate stores an endpoint and its sealed secret; limit_reached if there are too many.
+	// WebhookCreate stores an endpoint and its sealed secret. Error: limit_reached if there are too
+	// many endpoints.
 	WebhookCreate(ctx context.Context, e webhook.Endpoint, sealed []byte) (webhook.Endpoint, error)
-	// WebhookList is newest first.
+	// WebhookList returns endpoints, newest first.
 	WebhookList(ctx context.Context) ([]webhook.Endpoint, error)
-	// WebhookGet, like every method, returns webhook_not_found if there is none.
+	// WebhookGet returns an endpoint. Like every method, it returns the error webhook_not_found if
+	// the endpoint does not exist.
 	WebhookGet(ctx context.Context, id string) (webhook.Endpoint, error)
 	WebhookUpdate(ctx context.Context, id string, change func(*webhook.Endpoint)) (webhook.Endpoint, error)
-	// WebhookRotate replaces the secret; the previous one also signs during the overlap.
+	// WebhookRotate replaces the secret. The previous secret also signs during the overlap.
 	WebhookRotate(ctx context.Context, id string, sealed []byte, overlap time.Duration) (webhook.Endpoint, error)
 	WebhookDelete(ctx context.Context, id string) error
-	// WebhookTest makes a test delivery to an endpoint.
+	// WebhookTest creates a test delivery to an endpoint.
 	WebhookTest(ctx context.Context, id string) (webhook.Delivery, error)
-	// WebhookDeliveryList is newest first, without attempts.
+	// WebhookDeliveryList returns deliveries without attempts, newest first.
 	WebhookDeliveryList(ctx context.Context, id string, status webhook.Status, limit int, cursor string) (items []webhook.Delivery, nextCursor string, err error)
-	// WebhookDeliveryGet returns a delivery; delivery_not_found if there is none.
+	// WebhookDeliveryGet returns a delivery. Error: delivery_not_found.
 	WebhookDeliveryGet(ctx context.Context, id, deliveryID string) (webhook.Delivery, error)
-	// WebhookRedeliver repeats deliveries that have ended: one, or without its id those with the
-	// given statuses from a time on. It returns their number.
+	// WebhookRedeliver repeats deliveries that have ended: the delivery with the given id or, if
+	// the id is empty, those with the given statuses since a time. It returns their number.
 	WebhookRedeliver(ctx context.Context, id, deliveryID string, statuses []webhook.Status, since time.Time) (int, error)
 }
 
@@ -62,7 +64,7 @@ type webhookJSON struct {
 	RotatedUntil   *resource.Time    `json:"rotatedUntil,omitempty"`
 	CreatedAt      resource.Time     `json:"createdAt"`
 	UpdatedAt      resource.Time     `json:"updatedAt"`
-	// Secret is only set in the response that creates it.
+	// Secret is only set in the response to the request that creates it.
 	Secret string `json:"secret,omitempty"`
 }
 
@@ -160,7 +162,7 @@ func (s *webhooks) get(c echo.Context) error {
 	return c.JSON(http.StatusOK, webhookOf(e))
 }
 
-// create stores an endpoint. Its secret is in this answer and in no other.
+// create stores an endpoint. Only this response contains the secret.
 func (s *webhooks) create(c echo.Context) error {
 	body, _, err := readBody(c, false)
 	if err != nil {
@@ -182,7 +184,7 @@ func (s *webhooks) create(c echo.Context) error {
 	return s.reveal(c, http.StatusCreated, e, value)
 }
 
-// reveal answers with an endpoint and its secret.
+// reveal responds with an endpoint and its secret.
 func (s *webhooks) reveal(c echo.Context, status int, e webhook.Endpoint, value secret.Value) error {
 	c.Response().Header().Set(echo.HeaderLocation, "/api/webhooks/"+e.ID)
 	c.Response().Header().Set(echo.HeaderCacheControl, "no-store")
@@ -236,7 +238,7 @@ func (s *webhooks) delete(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// rotate replaces the secret. The new one is in this answer and in no other.
+// rotate replaces the secret. Only this response contains the new secret.
 func (s *webhooks) rotate(c echo.Context) error {
 	id, err := webhookID(c)
 	if err != nil {
@@ -415,7 +417,7 @@ const (
 	maxMetadataFilter = 10
 )
 
-// metadataFilter reads the texts that the metadata of sessions must have.
+// metadataFilter reads the string members that the metadata of sessions must have.
 func (o *object) metadataFilter(name string) (map[string]string, bool) {
 	raw, ok := o.take(name)
 	if !ok {
@@ -435,7 +437,7 @@ func (o *object) given(name string) (value, ok bool) {
 	return o.boolean(name), ok
 }
 
-// time takes a time.
+// time reads a time.
 func (o *object) time(name string) time.Time {
 	text, ok := o.text(name)
 	if !ok {

@@ -14,9 +14,9 @@ import (
 // whyStore reads the facts that explain a session.
 type whyStore interface {
 	// WhyFacts reads the facts that explain a subject. The id is that of a prompt or a question, or
-	// the number of a transition; empty for the newest or current one. session_not_found,
-	// prompt_not_found, question_not_found, and invalid_request for a transition that does not
-	// exist.
+	// the number of a transition; an empty id selects the newest or current one. Errors:
+	// session_not_found, prompt_not_found, question_not_found, and invalid_request for a transition
+	// that does not exist.
 	WhyFacts(ctx context.Context, sessionID string, of why.Subject, id string) (why.Facts, error)
 	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
 }
@@ -27,8 +27,8 @@ type explanations struct {
 	store whyStore
 }
 
-// why explains a session, or a subject of it, from rows and from Temporal. If Temporal is
-// unavailable, it uses rows only.
+// why explains a session, or a subject within it, from rows and from Temporal. If Temporal is
+// unavailable, it only uses rows.
 func (s *explanations) why(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {

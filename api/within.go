@@ -13,8 +13,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
-// within executes a request to the API on behalf of another one, with its key and from its address,
-// by the same rules as requests of clients.
+// within executes a request to the API on behalf of another request, with the key and address of
+// that request, by the same rules as for requests of clients.
 func (s *Server) within(ctx context.Context, caller *http.Request, requestID, method, target string, body []byte) (status int, answer []byte) {
 	r, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *Server) within(ctx context.Context, caller *http.Request, requestID, me
 	return w.status, w.body.Bytes()
 }
 
-// heldResponse is a response in memory.
+// heldResponse is a response that is held in memory.
 type heldResponse struct {
 	header http.Header
 	status int
@@ -50,7 +50,7 @@ func (w *heldResponse) Header() http.Header            { return w.header }
 func (w *heldResponse) WriteHeader(status int)         { w.status = status }
 func (w *heldResponse) Write(data []byte) (int, error) { return w.body.Write(data) }
 
-// refusal is the error that an answer describes.
+// refusal returns the error that an answer describes.
 func refusal(answer []byte) *failure.Error {
 	var p problem
 	if json.Unmarshal(answer, &p) != nil || p.Code == "" {

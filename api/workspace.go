@@ -17,7 +17,8 @@ const (
 // gitRef is the syntax of a branch, a tag or a commit; git checks the rest.
 var gitRef = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._/@+-]*$`)
 
-// workspace reads the initial content of the working directory of a new session; nil for none.
+// workspace reads the initial content of the working directory of a new session, or nil if there is
+// none.
 func (o *object) workspace(name string) *session.Workspace {
 	w := o.workspacePatch(name)
 	if w == nil || *w == (session.Workspace{}) {
@@ -26,7 +27,7 @@ func (o *object) workspace(name string) *session.Workspace {
 	return w
 }
 
-// workspacePatch reads a workspace that replaces the current one; nil if it is absent.
+// workspacePatch reads a workspace that replaces the current one, or nil if the field is absent.
 func (o *object) workspacePatch(name string) *session.Workspace {
 	inner := o.object(name)
 	if inner == nil {
