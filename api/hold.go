@@ -76,7 +76,7 @@ func (s *holds) release(c echo.Context) error {
 // attendant, as the store has decided. For a collected prompt it does so later.
 func (s *Server) notifyPrompt(ctx context.Context, p session.Prompt) {
 	if p.CollectFor > 0 {
-		s.collections.add(p.SessionID, p.CollectFor) //nolint:contextcheck // the timer fires after the request has ended
+		s.collections.add(p.SessionID, p.CollectFor) //nolint:contextcheck // it is after the request
 	}
 	if p.Interrupts {
 		s.signal(ctx, p.SessionID, func(ctx context.Context) error { return s.cfg.Signaler.SignalCommands(ctx, p.SessionID) })

@@ -370,7 +370,7 @@ func TestFollowEndsOnRefusal(t *testing.T) {
 }
 
 func codeOf(err error) client.Code {
-	if e, ok := err.(*client.Error); ok { //nolint:errorlint // the unwrapped error
+	if e, ok := err.(*client.Error); ok { //nolint:errorlint // the very error
 		return e.Code
 	}
 	return ""

@@ -16,7 +16,7 @@ import (
 )
 
 // Drain hibernates every session of the installation before the worker stops, for installations
-// whose sandboxes end with it. Without rows a worker hands its turns over instead.
+// whose sandboxes end with it. Without Rows, a worker hands over its turns instead.
 //
 //	the worker is to stop ──▶ no new runs, no wakes; every awake session gets the command hibernate ──▶ all sleep ──▶ stop
 //	                             │ Timeout: runs in progress are interrupted       ▲
@@ -51,7 +51,7 @@ const (
 	drainAskAgain = 2 * time.Second        // a client's wake may have superseded the hibernation
 )
 
-// run returns when all sessions are hibernated, when the time is up, or when ctx ends.
+// run returns when all sessions are hibernated, when the time has elapsed, or when ctx ends.
 func (d Drain) run(ctx context.Context, logger *slog.Logger) {
 	if d.Rows == nil {
 		return
@@ -97,7 +97,7 @@ type request struct {
 	forced bool
 }
 
-// look asks the awake sessions to hibernate, and returns their number.
+// look requests the hibernation of the awake sessions and returns their number.
 func (d *drain) look(ctx context.Context, force bool) (int, error) {
 	awake, err := d.Rows.Awake(ctx)
 	if err != nil {
@@ -107,7 +107,7 @@ func (d *drain) look(ctx context.Context, force bool) (int, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(drainAtOnce)
 	for _, s := range awake {
-		if s.Status == session.Hibernating { // it is hibernating already
+		if s.Status == session.Hibernating { // the session is already hibernating
 			continue
 		}
 		force := force && s.RunID != ""
@@ -144,7 +144,7 @@ func (d *drain) ask(ctx context.Context, sessionID string, force, first bool) er
 		SessionID: sessionID, Kind: session.CommandHibernate, Force: force, Reason: session.ReasonShutdown,
 	})
 	switch failure.CodeOf(err) {
-	case failure.IllegalState, failure.Terminated, failure.NoSession: // its state has changed
+	case failure.IllegalState, failure.Terminated, failure.NoSession: // the state of the session has changed
 		err = nil
 	}
 	if err == nil && (first || done.Notify) {

@@ -18,7 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/worker"
 )
 
-// sleepers are sessions that stay awake until they are signalled for a command that they can
+// sleepers has sessions that stay awake until they are signalled for a command that they can
 // execute.
 type sleepers struct {
 	mu       sync.Mutex
@@ -30,8 +30,8 @@ type sleepers struct {
 type sleeper struct {
 	backlog.Awake
 	commands []session.Command
-	endsAt   time.Time // of its run, if nothing interrupts it
-	deaf     bool      // does nothing
+	endsAt   time.Time // end of its run, unless interrupted
+	deaf     bool      // ignores commands
 	refuses  bool
 }
 
@@ -75,7 +75,7 @@ func (s *sleepers) CommandSubmit(_ context.Context, c session.Command) (session.
 	if sl == nil || sl.refuses {
 		return session.Commanded{}, failure.Errorf(failure.IllegalState, "not now")
 	}
-	if n := len(sl.commands); n > 0 && (sl.commands[n-1].Force || !c.Force) { // it is pending
+	if n := len(sl.commands); n > 0 && (sl.commands[n-1].Force || !c.Force) { // the command is pending
 		return session.Commanded{}, nil
 	}
 	sl.commands = append(sl.commands, c)

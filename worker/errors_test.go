@@ -29,7 +29,8 @@ func (r *refusing) SandboxesOpen(context.Context, string) ([]session.SandboxRow,
 	return nil, failure.Errorf(failure.IllegalState, "the session has moved on")
 }
 
-// TestFinalErrorIsNotRepeatedByEngine: TerminateSandbox joins its errors, and is retried without end.
+// TestFinalErrorIsNotRepeatedByEngine uses TerminateSandbox, which joins its errors and is
+// otherwise retried without limit.
 func TestFinalErrorIsNotRepeatedByEngine(t *testing.T) {
 	t.Parallel()
 	c, i := dial(t), setupInstallation(t)

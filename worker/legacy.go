@@ -24,7 +24,8 @@ type Legacy interface {
 
 // drainLegacy polls the queues of earlier releases until no workflow is open on them: sessions
 // leave them when their workflow continues as new, or is completed and started again. Without a
-// poller they would not progress. It returns at once in an installation that never had them.
+// poller they would not progress. drainLegacy returns at once in an installation that never had
+// these queues.
 func (w *Worker) drainLegacy(ctx context.Context) error {
 	if w.config.Legacy == nil {
 		return nil

@@ -19,7 +19,7 @@ import (
 	"github.com/overwinter-dev/overwinter/worker"
 )
 
-// reached are workflows that are all open.
+// reached is a client for which all workflows are open.
 type reached struct{}
 
 func (reached) Revive(context.Context, backlog.Attended) (bool, error)    { return false, nil }
@@ -27,8 +27,8 @@ func (reached) SignalPrompt(context.Context, string, string, int64) error { retu
 
 func (reached) SignalSandbox(context.Context, string, contract.SandboxSignal) error { return nil }
 
-// TestCompletedReconciliationsLeaveList: the schedule starts a workflow at every interval, but
-// people look for sessions.
+// TestCompletedReconciliationsLeaveList checks that completed reconciliations are deleted: the
+// schedule starts a workflow at every interval, but people look for sessions in the list.
 func TestCompletedReconciliationsLeaveList(t *testing.T) {
 	t.Parallel()
 	c, db := dial(t), postgrestest.New(t)

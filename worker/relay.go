@@ -13,9 +13,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/metrics"
 )
 
-// Relay signals workflows again for work that no run has claimed. The row is the promise; the
-// signal only notifies, and is lost if Temporal is unavailable or the api dies between the two.
-// Every worker has a relay; a repeated signal has no effect.
+// Relay signals workflows again for work that no run has claimed. The row is durable. The signal is
+// only a notification, and is lost if Temporal is unavailable or the api is killed between the two
+// steps. Every worker has a relay; a repeated signal has no effect.
 type Relay struct {
 	Rows     Unclaimed
 	Signaler PromptSignaler

@@ -60,7 +60,7 @@ func (w *Worker) moveOnce(ctx context.Context) (moved int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if !polled[current] { // it has no workers either, so the workflows cannot be moved
+	if !polled[current] { // the current build has no workers either, so the workflows cannot be moved
 		w.config.Logger.WarnContext(ctx, "no worker has the current build of the deployment; sessions that wake wait for one, or for another build to become current",
 			slog.String("deployment", name), slog.String("current_build", current))
 		return 0, nil
@@ -71,7 +71,7 @@ func (w *Worker) moveOnce(ctx context.Context) (moved int, err error) {
 			continue
 		}
 		if build == current || build == ramping {
-			continue // the workflows would start on it again
+			continue // the workflows would start on this build again
 		}
 		n, err := w.moveFrom(ctx, name+":"+build)
 		moved += n
@@ -131,7 +131,7 @@ func (w *Worker) moveFrom(ctx context.Context, version string) (moved int, err e
 			e := found.GetExecution()
 			err := w.config.Temporal.TerminateWorkflow(ctx, e.GetWorkflowId(), e.GetRunId(), "no worker is left of the build that it is pinned to; it starts again on the current one")
 			if _, ok := errors.AsType[*serviceerror.NotFound](err); ok {
-				continue // it has ended meanwhile
+				continue // the workflow has ended in the meantime
 			}
 			if err == nil {
 				err = w.config.Relay.Signaler.SignalPrompt(ctx, e.GetWorkflowId(), "", 0)

@@ -105,9 +105,9 @@ func (b *builds) look(t *testing.T, build string, after time.Duration) (moved in
 	return moved
 }
 
-// TestWorkflowsOfBuildWithoutWorkersAreMoved: the workers of a build stop while workflows are
-// pinned to it. Without moveStranded, those workflows wait without end; with it, they start again
-// on the current build, or on workers without builds after a rollback to those.
+// TestWorkflowsOfBuildWithoutWorkersAreMoved stops the workers of a build while workflows are
+// pinned to it. Without moveStranded, those workflows would wait forever. With it, they start again
+// on the current build, or on workers without builds after a rollback to such workers.
 func TestWorkflowsOfBuildWithoutWorkersAreMoved(t *testing.T) {
 	t.Parallel()
 	b := newBuilds(t, "0123456789abcdef000000000057a4ed")
@@ -137,8 +137,8 @@ func TestWorkflowsOfBuildWithoutWorkersAreMoved(t *testing.T) {
 	require.NotEqual(t, second, third)
 }
 
-// TestNothingIsMovedWithoutWorkersOfCurrentBuild: the current build has no workers yet, so the
-// workflows cannot be moved.
+// TestNothingIsMovedWithoutWorkersOfCurrentBuild checks that workflows are not moved while the
+// current build has no workers.
 func TestNothingIsMovedWithoutWorkersOfCurrentBuild(t *testing.T) {
 	t.Parallel()
 	b := newBuilds(t, "0123456789abcdef000000000057a4ee")

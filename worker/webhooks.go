@@ -14,8 +14,8 @@ import (
 	"github.com/overwinter-dev/overwinter/workflows"
 )
 
-// Webhooks makes deliveries of lifecycle events and starts a workflow for each. Every worker does
-// so; Postgres assigns each delivery to one worker. Without a store it does nothing.
+// Webhooks creates deliveries of lifecycle events and starts a workflow for each. It runs in every
+// worker; Postgres assigns each delivery to one worker. Without a store it does nothing.
 type Webhooks struct {
 	Store WebhookStore
 	// Attempts makes the attempts.

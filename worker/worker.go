@@ -31,7 +31,8 @@ type Config struct {
 	// Legacy is set while workflows may be open on the queues of QueuesOf(""). The worker polls
 	// these too, until none is open.
 	Legacy Legacy
-	// LegacyEvery is the interval at which it checks for open ones. Default 1m.
+	// LegacyEvery is the interval at which the worker checks for open workflows on these queues.
+	// Default 1m.
 	LegacyEvery time.Duration
 	// Commands repeats the signals of pending commands. Without rows it does nothing.
 	Commands CommandRelay
@@ -59,8 +60,9 @@ type Config struct {
 	Deployment Deployment
 	// MaxTurns is how many turns run on this worker at once. Default 1000.
 	MaxTurns int
-	// CachedWorkflows is how many workflows this process keeps in memory; the SDK has one cache for all workers of a process.
-	// Others are replayed from their history when they have to act. Default: the SDK's 10,000.
+	// CachedWorkflows is how many workflows this process keeps in memory. The SDK has one cache for
+	// all workers of a process. Other workflows are replayed from their history when they have a
+	// task. Default: the SDK's 10,000.
 	CachedWorkflows int
 	// StopTimeout is how long running activities may take to hand over when the
 	// worker stops. Default 5s; turns hand over at once.
@@ -171,9 +173,9 @@ func start(pollers []worker.Worker) (stop func(), err error) {
 	return stop, nil
 }
 
-// Run works until ctx ends, then hibernates the sessions if it has a Drain, hands over running
-// turns and returns nil. An error means that it could not start or that Temporal has refused it
-// permanently.
+// Run runs the worker until ctx ends, then hibernates the sessions if a Drain is configured, hands
+// over running turns and returns nil. An error means that the worker could not start or that
+// Temporal has refused it permanently.
 func (w *Worker) Run(ctx context.Context) error {
 	stop, err := start(w.pollers)
 	if err != nil {

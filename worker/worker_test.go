@@ -25,8 +25,8 @@ import (
 	"github.com/overwinter-dev/overwinter/workflows"
 )
 
-// waitLimit bounds every wait of a test. A wait takes a moment on a free machine, but the tests of
-// all packages share it.
+// waitLimit bounds every wait of a test. Waits are short on an idle machine, but the tests of all
+// packages share the machine.
 const waitLimit = 2 * time.Minute
 
 // engine is the address of the Temporal of this package's tests.
@@ -98,7 +98,7 @@ func (b *signaler) signals() []backlog.Unclaimed {
 // interval since 1970, and the reconciler needs a provider of sandboxes, which these tests do not have.
 const never = 100_000 * time.Hour
 
-// start runs a worker until the test ends or stop is called, which returns what it ended with.
+// start runs a worker until the test ends or stop is called. stop returns the error of the worker.
 func start(t *testing.T, c worker.Config) (w *worker.Worker, stop func() error) {
 	t.Helper()
 	if c.Control == nil {
@@ -151,8 +151,8 @@ func TestRelaySignalsUnclaimedPrompts(t *testing.T) {
 	}
 }
 
-// TestFailedSignalDoesNotDelayOthers: more sessions wait than one pass signals, and the signal of
-// the first one always fails.
+// TestFailedSignalDoesNotDelayOthers has more waiting sessions than one pass signals, and the
+// signal of the first session always fails.
 func TestFailedSignalDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)

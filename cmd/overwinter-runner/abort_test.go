@@ -19,7 +19,7 @@ func TestAbortReachesAgentWithin100ms(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	// The limit covers the whole path: a separate process, socket, stdin, answer, journal. The
-	// fastest of several attempts shows how long it takes on an idle CPU.
+	// fastest of several attempts shows the duration on an idle CPU.
 	const limit = 100 * time.Millisecond
 	began, quickest := time.Now(), deadline
 	for n := 0; quickest >= limit; n++ {
@@ -107,7 +107,7 @@ func TestSettledTurnIsNotKilled(t *testing.T) {
 	b := setup(t)
 	grace := 100 * time.Millisecond
 	for settled := false; !settled; {
-		grace *= 2 // until it is long enough on this machine
+		grace *= 2 // until the grace period is long enough on this machine
 		w := b.started(fmt.Sprint("run_", grace), echo, "one\n")
 		w.line("got one")
 		began := time.Now()

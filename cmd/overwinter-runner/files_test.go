@@ -155,7 +155,7 @@ func TestSuccessorOfDeadWorkerReportsAgain(t *testing.T) {
 	s := newShelf()
 	w := b.watching("run_1", s)
 	b.work("a", "1")
-	w.until(changed("a")) // which was not stored
+	w.until(changed("a")) // the change was not stored
 
 	next := b.watching("run_1", s)
 	w.displaced()

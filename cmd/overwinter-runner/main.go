@@ -83,8 +83,8 @@ type pingCmd struct{ state }
 
 type toolsCmd struct{ state }
 
-// lookers is the number of processors for commands that scan the whole workspace, for which a
-// session waits.
+// lookers is the number of processors for commands that scan the whole workspace, because a session
+// waits for them.
 const lookers = 2
 
 var tokenHash = lazyregexp.New(`^[0-9a-f]{64}$`)
@@ -179,11 +179,11 @@ func (p *program) run(ctx context.Context, args []string) int {
 }
 
 func main() {
-	// One process, or three, runs for every session, and each only forwards lines: with more than
-	// one processor, the scheduler costs more than the work itself.
+	// One to three processes run for every session, and each only forwards lines. With more than
+	// one processor, the scheduler would cost more than the work itself.
 	runtime.GOMAXPROCS(1)
 	if len(os.Args) > 1 {
-		// Programs of agents parse their own flags, and receive signals as any agent does.
+		// Programs of agents parse their own flags, and receive signals like any agent.
 		if main := agents.Get(os.Args[1]); main != nil {
 			os.Exit(main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 		}

@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 // poll is how often a test checks a condition that sends no signal.
 const poll = 5 * time.Millisecond
 
-// deadline bounds every wait of a test. On an idle machine the wait takes a moment, but the tests
-// of all packages share the machine.
+// deadline bounds every wait of a test. Waits are short on an idle machine, but the tests of all
+// packages share the machine.
 const deadline = 2 * time.Minute
 
 // sandbox is a directory that serves as a sandbox, with a runner serving in it.

@@ -76,7 +76,7 @@ func TestSealStopsProcessesAndListsFiles(t *testing.T) {
 	require.Len(t, segments, 1, "unless it was written again")
 	require.EqualValues(t, 2, segments[0].Version)
 
-	// A snapshot taken now contains a run that has ended, not one that was cut.
+	// A snapshot taken now contains a run that has ended, not an interrupted run.
 	b.stop(syscall.SIGKILL)
 	b.start()
 	w = b.attach(runner.Hello{Run: "run_1", From: 1})
@@ -116,7 +116,7 @@ func TestSealOfUnusedSandbox(t *testing.T) {
 func TestStartDuringSealIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	// The agent exits when the test requests it, and the seal waits for it.
+	// The agent exits when the test requests it, and the seal waits for the exit.
 	w := b.started("run_1", `echo ready; while [ ! -e end ]; do sleep 0.01; done`, "")
 	w.line("ready")
 	agent := b.ping().AgentPID
@@ -315,8 +315,8 @@ func needGit(t *testing.T) {
 	require.NoError(t, err, "these tests need git")
 }
 
-// TestRestoredWorkspaceIsListedOnce: the runner lists the workspace when it starts, and a comparison with the manifest uses that
-// listing until an agent has been started.
+// TestRestoredWorkspaceIsListedOnce checks that the runner lists the workspace when it starts, and
+// that a comparison with the manifest uses this listing until an agent has been started.
 func TestRestoredWorkspaceIsListedOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

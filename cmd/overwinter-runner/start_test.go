@@ -13,7 +13,7 @@ import (
 )
 
 // maxInit bounds how much our packages may allocate before main. Every command starts the program
-// again: a wake has four to six of them, and the bridge of the agent.
+// again: a wake runs four to six commands and the bridge of the agent.
 const maxInit = 128 << 10
 
 var initialized = regexp.MustCompile(`^init (\S+) @.* (\d+) bytes, (\d+) allocs$`)

@@ -8,7 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// TestPromptForTurnIsWrittenOnce covers several workers that send it, and prompts for other
+// TestPromptForTurnIsWrittenOnce covers several workers that send the prompt, and prompts for other
 // runs.
 func TestPromptForTurnIsWrittenOnce(t *testing.T) {
 	t.Parallel()

@@ -99,7 +99,7 @@ func agentOf(raw json.RawMessage) (a shownAgent, err error) {
 	return a, nil
 }
 
-// missing returns the required secrets of which neither the secret nor an alternative is stored.
+// missing returns the required secrets for which neither the secret nor an alternative is stored.
 func (a shownAgent) missing() []string {
 	present := map[string]bool{}
 	for _, s := range a.Secrets {

@@ -35,7 +35,7 @@ func ago(d time.Duration) string {
 	return fmt.Sprintf(format, d/day, "d")
 }
 
-// savedAt describes which turn saves a bundle, given the time after which turns do.
+// savedAt describes which turn saves a bundle, given the time after which turns save one.
 func (c *apiFlags) savedAt(t client.Time) string {
 	if !c.Absolute && !time.Now().Before(t.Time) {
 		return "when the next turn ends"

@@ -160,7 +160,7 @@ func (c *apiCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 	return group.Wait()
 }
 
-// callers returns the check of the users that may connect without a key.
+// callers returns the check for users that may connect without a key.
 func (c *apiCmd) callers(ctx context.Context, logger *slog.Logger) (func(local, remote net.Addr) error, error) {
 	if !c.Key.Empty() {
 		return nil, nil
@@ -192,7 +192,7 @@ func ignoreCanceled(err error) error {
 // sandboxInfoEvery is how often the workers' description of their sandboxes is read.
 const sandboxInfoEvery = time.Second
 
-// unknownSandbox is the driver and the isolation before a worker has described its sandboxes.
+// unknownSandbox is the value of driver and isolation before a worker has described its sandboxes.
 const unknownSandbox = "unknown"
 
 // sandboxInfo returns the workers' last description of their sandboxes.

@@ -30,10 +30,10 @@ type bundleExportCmd struct {
 	File string `placeholder:"FILE" help:"File to write, which must not exist. Default: standard output."`
 }
 
-// archivePoll is the interval of queries whether an archive is ready.
+// archivePoll is the interval at which the client checks whether an archive is ready.
 const archivePoll = 500 * time.Millisecond
 
-// Run has the archive prepared and writes it.
+// Run requests the archive, waits until it is ready, and writes it.
 func (c *bundleExportCmd) Run(ctx context.Context, s streams, parent *bundleCmd) error {
 	return parent.with(func(api *client.Client) (err error) {
 		bundle, err := bundleOf(ctx, api, c.ID)
@@ -57,7 +57,8 @@ func (c *bundleExportCmd) Run(ctx context.Context, s streams, parent *bundleCmd)
 	})
 }
 
-// bundleOf is the bundle that an argument names: by its id, or as the newest of a session.
+// bundleOf returns the bundle that an argument names: the bundle with that id, or the newest bundle
+// of a session.
 func bundleOf(ctx context.Context, api *client.Client, name string) (string, error) {
 	if strings.HasPrefix(name, session.BundlePrefix) {
 		return name, nil

@@ -6,7 +6,7 @@ import (
 	"github.com/overwinter-dev/overwinter/client"
 )
 
-// bundleFilesCmd lists the files that a bundle has, or prints one.
+// bundleFilesCmd lists the files of a bundle, or prints one of them.
 type bundleFilesCmd struct {
 	ID     string `arg:"" help:"ID of a bundle, or a session for its newest bundle."`
 	Path   string `arg:"" optional:"" help:"File to print. Default: list all files."`
@@ -21,7 +21,7 @@ func (c *bundleFilesCmd) Validate() error {
 	return nil
 }
 
-// Run prints one line for each file, or the bytes of one.
+// Run prints one line for each file, or the bytes of one file.
 func (c *bundleFilesCmd) Run(ctx context.Context, s streams, parent *bundleCmd) error {
 	return parent.with(func(api *client.Client) error {
 		bundle, err := bundleOf(ctx, api, c.ID)
@@ -43,7 +43,7 @@ func (c *bundleFilesCmd) Run(ctx context.Context, s streams, parent *bundleCmd) 
 	})
 }
 
-// bundleDiffCmd prints the diff that a bundle has.
+// bundleDiffCmd prints the diff of a bundle.
 type bundleDiffCmd struct {
 	ID   string `arg:"" help:"ID of a bundle, or a session for its newest bundle."`
 	Stat bool   `help:"Print only the changed files and the size of each change."`

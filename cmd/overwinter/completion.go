@@ -59,13 +59,13 @@ func (c *wordsCmd) Run(s streams, parser *kong.Kong) error {
 	return nil
 }
 
-// candidates are the commands, flags or values that may follow words.
+// candidates returns the commands, flags or values that may follow words.
 func candidates(node *kong.Node, words []string) []string {
 	if len(words) > 0 && words[0] == "--" {
 		words = words[1:]
 	}
 	flags := slices.Clone(node.Flags)
-	var last *kong.Flag // takes the word to complete as its value
+	var last *kong.Flag // the flag whose value is the word to complete
 	for _, word := range words {
 		if last != nil {
 			last = nil

@@ -90,8 +90,8 @@ func (f databaseFlags) openSealed(ctx context.Context, logger *slog.Logger, keyr
 // schemaRefused reports a permanent mismatch of the schema.
 func schemaRefused(err error) bool { return failure.CodeOf(err) == failure.IllegalState }
 
-// awaitSchema returns when the database responds and has the schema of this program, or with an
-// error that is permanent.
+// awaitSchema returns when the database responds and has the schema of this program, or with a
+// permanent error.
 func awaitSchema(ctx context.Context, db *postgres.DB, logger *slog.Logger) error {
 	return backoff.Retry(ctx, startupPauses(), func(ctx context.Context) error {
 		err := db.SchemaCheck(ctx)
@@ -120,8 +120,8 @@ func awaitInstallation(ctx context.Context, db *postgres.DB, logger *slog.Logger
 	}
 }
 
-// installationQueue is the task queue of the installation's workflows; Postgres is asked for the
-// installation until it has answered once.
+// installationQueue returns the task queue of the installation's workflows. It asks Postgres for
+// the installation until Postgres has answered once.
 func installationQueue(db *postgres.DB) sessionclient.Queue {
 	var known atomic.Pointer[string]
 	return func(ctx context.Context) (string, error) {
@@ -186,8 +186,8 @@ func newKeyring(current secret.Value, previous []secret.Value) (*secret.Keyring,
 	return secret.NewKeyring(key, others...)
 }
 
-// runnerBinary finds the program that runs in sandboxes: the given one, or the one next to this
-// program.
+// runnerBinary finds the program that runs in sandboxes: the given path, or the program next to
+// this one.
 func runnerBinary(given string) (string, error) {
 	if given == "" {
 		self, err := os.Executable()

@@ -75,7 +75,7 @@ func (c *devCmd) Validate() error {
 	return nil
 }
 
-// Run keeps the system up until ctx ends. A second signal kills all of it at once.
+// Run keeps the system running until ctx ends. A second signal kills the whole system at once.
 func (c *devCmd) Run(ctx context.Context, logger *slog.Logger, s streams, all *commands) error {
 	config, err := c.config(logger, s, all)
 	if err != nil {
@@ -86,7 +86,7 @@ func (c *devCmd) Run(ctx context.Context, logger *slog.Logger, s streams, all *c
 		return usageError{err.Error()}
 	}
 
-	signals := make(chan os.Signal, 2) // the first, which ended ctx as well, and the second
+	signals := make(chan os.Signal, 2) // for the first signal, which has also ended ctx, and the second
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
@@ -185,7 +185,7 @@ func defaultDataDir() string {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "" // dev then requires --data-dir
+		return "" // dev requires --data-dir in this case
 	}
 	return filepath.Join(home, ".local", "share", "overwinter")
 }

@@ -77,7 +77,7 @@ func storedLoopbackURLs(ctx context.Context, logger *slog.Logger, databaseURL, s
 	values := map[string]string{}
 	for name := range sealed {
 		value, err := keyring.Open(name, sealed[name])
-		if err != nil { // no agent is given it either
+		if err != nil { // agents do not receive it either
 			logger.WarnContext(ctx, "could not decrypt secret", slog.String("secret", name), slog.Any("error", err))
 			continue
 		}

@@ -22,7 +22,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
-// examine runs doctor on free ports and returns what it printed.
+// examine runs doctor on free ports and returns its output.
 func examine(t *testing.T, args ...string) (result, []devstack.Finding) {
 	t.Helper()
 	r := run(context.WithoutCancel(t.Context()), append([]string{
@@ -102,7 +102,7 @@ func TestDoctorNamesMissingRequirements(t *testing.T) {
 	}
 }
 
-// strange returns a data directory whose database directory is not one of Postgres.
+// strange returns a data directory whose database directory was not made by Postgres.
 func strange(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

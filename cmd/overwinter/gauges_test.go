@@ -73,7 +73,7 @@ func TestGaugesMatchDatabase(t *testing.T) {
 	require.Empty(t, problems)
 }
 
-// values are the metrics of a registry by name and the values of their labels.
+// values returns the metrics of a registry, by name and label values.
 func values(t *testing.T, from prometheus.Gatherer) map[string]float64 {
 	t.Helper()
 	found, err := from.Gather()

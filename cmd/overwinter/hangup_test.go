@@ -12,7 +12,7 @@ import (
 )
 
 // restoreHangups restores the default handling of hangups, even if the parent process ignores them.
-// Only Notify ends the ignoring of a signal.
+// Only Notify ends the ignored state of a signal.
 func restoreHangups() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	signal.Reset(syscall.SIGHUP)

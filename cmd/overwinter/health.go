@@ -71,7 +71,7 @@ func healthHeaders(next http.Handler) http.Handler {
 func boundTo(address net.Addr, next http.Handler) http.Handler {
 	own, err := netip.ParseAddrPort(address.String())
 	if err != nil || !own.Addr().IsLoopback() {
-		return next // it serves other machines, which may use any name for it
+		return next // other machines may use any name for this address
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !loopbackHost(r.Host) {

@@ -65,7 +65,7 @@ func TestHealthKeepsCausesInLog(t *testing.T) {
 	require.Contains(t, log.String(), "hunter2")
 }
 
-// If a check used up the time of another one, one fault would be reported as two.
+// If one check used up the time of another, a single fault would be reported as two.
 func TestHealthChecksDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{})
@@ -107,8 +107,7 @@ func TestHealthOnLoopbackRefusesForeignHostNames(t *testing.T) {
 	require.Empty(t, body)
 }
 
-// An address that is reachable for other machines serves probes and scrapers, which use their own
-// names for it.
+// Probes and scrapers on other machines use their own names for a public address.
 func TestHealthOnPublicAddressAcceptsAnyHostName(t *testing.T) {
 	t.Parallel()
 	answered := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })

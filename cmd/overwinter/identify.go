@@ -20,10 +20,10 @@ const newest = "@last"
 const maxCandidates = 5
 
 // shortened matches the beginning of an ID without its prefix. IDs begin with a time, so shorter
-// beginnings would match too many.
+// beginnings would match too many IDs.
 var shortened = regexp.MustCompile(`^[0-9a-f]{4,31}$`)
 
-// sessionID resolves a session argument: a whole ID, the unique beginning of one, or @last for the
+// sessionID resolves a session argument: a full ID, a unique beginning of an ID, or @last for the
 // session created last by any client, which session list shows first. Other text is passed to the
 // API.
 func sessionID(ctx context.Context, api *client.Client, text string) (string, error) {
@@ -51,8 +51,7 @@ func sessionID(ctx context.Context, api *client.Client, text string) (string, er
 	return found.only("session", text)
 }
 
-// promptID resolves a prompt of a session in the same way. The whole ID of a prompt may be any
-// text.
+// promptID resolves a prompt of a session in the same way. The full ID of a prompt may be any text.
 func promptID(ctx context.Context, api *client.Client, sessionID, text string) (string, error) {
 	digits := strings.TrimPrefix(text, session.PromptPrefix)
 	if text != newest {
@@ -80,7 +79,7 @@ func promptID(ctx context.Context, api *client.Client, sessionID, text string) (
 	return found.only("prompt", text)
 }
 
-// questionID resolves a question of a session in the same way; an empty text selects the open
+// questionID resolves a question of a session in the same way. An empty text selects the open
 // question.
 func questionID(ctx context.Context, api *client.Client, sessionID, text string) (string, error) {
 	digits := strings.TrimPrefix(text, session.QuestionPrefix)

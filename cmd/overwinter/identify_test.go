@@ -48,7 +48,7 @@ func TestIDsAreShortened(t *testing.T) {
 		}
 	}
 
-	// Prompts, whose IDs may be any text.
+	// IDs of prompts may be any text.
 	require.Contains(t, do("withdraw", first, "@last").stderr, "session "+first+" has no prompt")
 	const mine, other = "prm_01a20000000070008000000000000003", "prm_01a20000000170008000000000000004"
 	for _, id := range []string{mine, other, "cafe"} {
@@ -85,7 +85,7 @@ func TestOnlyOpenQuestionNeedsNoID(t *testing.T) {
 	require.Equal(t, exitUsage, do("answer", id).code)
 	require.Equal(t, exitUsage, do("answer", id, second).code, "an ID is no answer")
 
-	// One item is answered in words, or by the number of an option.
+	// A single item is answered with text or the number of an option.
 	colour := question.Asked{Kind: question.Inquiry, Title: "Which colour?", Inquiries: []question.Item{
 		{Question: "Which colour?", Options: []question.Option{{Label: "Red"}, {Label: "Blue"}}},
 	}}

@@ -33,7 +33,7 @@ func (l imageLedger) Use(ctx context.Context, name, imageID string) (bool, error
 // images prepares the images of sessions: the runner, and the agent if it is a separate program.
 type images struct {
 	images *sandbox.Images
-	runner string // the program that is put in
+	runner string // the path of the runner to install
 	agents *agent.Registry
 }
 

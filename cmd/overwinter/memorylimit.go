@@ -23,9 +23,9 @@ func limitMemory() {
 	}
 }
 
-// memoryLimit returns the runtime's limit for the limit of a control group. A tenth is left for what
-// the runtime does not count: the program's code and the kernel's memory. heapReserve is added
-// because the runtime counts it although it is not resident.
+// memoryLimit returns the runtime's limit for the limit of a control group. A tenth is reserved for
+// memory that the runtime does not count: the program's code and the kernel's memory. heapReserve
+// is added because the runtime counts it although it is not resident.
 func memoryLimit(group int64) int64 { return group/10*9 + heapReserve }
 
 // groupLimit returns the smallest memory limit of the program's control group and its parents, below
@@ -44,9 +44,9 @@ func groupLimit(root fs.FS) (int64, bool) {
 		for at := path.Join("sys/fs/cgroup", path.Clean("/"+group)); strings.HasPrefix(at, "sys/fs/cgroup"); at = path.Dir(at) {
 			text, err := fs.ReadFile(root, path.Join(at, "memory.max"))
 			if err != nil {
-				continue // the root group has none
+				continue // the root group has no limit
 			}
-			if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil { // else "max"
+			if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil { // otherwise the value is "max"
 				limit = min(limit, n)
 			}
 		}

@@ -22,7 +22,7 @@ func newRegistry() (*prometheus.Registry, error) {
 	return registry, nil
 }
 
-// temporalMetrics has the metrics of Temporal's SDK registered.
+// temporalMetrics registers the metrics of Temporal's SDK.
 func temporalMetrics(registry prometheus.Registerer) (client.MetricsHandler, error) {
 	exporter, err := otelprometheus.New(
 		otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(), otelprometheus.WithoutTargetInfo(),

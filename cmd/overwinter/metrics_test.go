@@ -42,7 +42,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
-// registeredMetrics are the metrics of an api and a worker with their labels, sorted: name{label,label}.
+// registeredMetrics returns the sorted metrics of an api and a worker with their labels:
+// name{label,label}.
 func registeredMetrics(t *testing.T) []string {
 	t.Helper()
 	registry := prometheus.NewRegistry()

@@ -96,7 +96,7 @@ type profileShowCmd struct {
 	Profile string `arg:"" help:"ID or name of the profile; @VERSION after it selects a version."`
 }
 
-// Run prints JSON in both formats: a profile is a document.
+// Run prints JSON in both formats, because a profile is a document.
 func (c *profileShowCmd) Run(ctx context.Context, s streams, parent *profileCmd) error {
 	name, version, err := profile.ParseRef(c.Profile)
 	if err != nil {

@@ -23,8 +23,8 @@ var remedies = map[client.Code]string{
 
 // Exit codes of the program.
 const (
-	exitDone    = 0 // the request was carried out
-	exitFailed  = 1 // it failed
+	exitDone    = 0 // the command succeeded
+	exitFailed  = 1 // the command failed
 	exitUsage   = 2 // the command line is invalid
 	exitTimeout = 3 // --timeout elapsed first
 )
@@ -43,7 +43,7 @@ type program struct {
 // secretive are the commands that hold secrets.
 var secretive = []string{"api", "worker", "dev", "secret rotate"}
 
-// commands are the flags and subcommands of the program.
+// commands has the flags and subcommands of the program.
 type commands struct {
 	LogLevel  slog.Level `group:"Log flags" env:"OVERWINTER_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"Minimum log level: debug, info, warn or error. Default ${default}."`
 	LogFormat string     `group:"Log flags" env:"OVERWINTER_LOG_FORMAT" default:"text" enum:"text,json" placeholder:"FORMAT" help:"Log format: text or json. Default ${default}."`
@@ -67,8 +67,8 @@ type commands struct {
 	Version    versionCmd    `cmd:"" help:"Print the version and the commit."`
 }
 
-// streams are the standard streams of a command. Commands get it, the context and a *slog.Logger as
-// arguments of their Run method, in any order.
+// streams has the standard streams of a command. Commands get the streams, the context and a
+// *slog.Logger as arguments of their Run method, in any order.
 type streams struct {
 	stdin  io.Reader
 	stdout io.Writer
@@ -136,7 +136,7 @@ func (p program) Run(ctx context.Context) (code int) {
 	}
 }
 
-// parser returns the parser that fills c. dataDir is the default of the flags for directories.
+// parser returns the parser that fills c. dataDir is the default of directory flags.
 func (c *commands) parser(dataDir string, options ...kong.Option) (*kong.Kong, error) {
 	return kong.New(c, append(options,
 		kong.Name("overwinter"),
@@ -160,7 +160,7 @@ func (p program) fail(code int, err error) int {
 	if problem, ok := errors.AsType[*client.Error](err); ok && remedies[problem.Code] != "" {
 		message.WriteString("; " + remedies[problem.Code])
 	}
-	_, _ = fmt.Fprintf(p.stderr, "overwinter: %s\n", &message) // the exit code reports it as well
+	_, _ = fmt.Fprintf(p.stderr, "overwinter: %s\n", &message) // the exit code also reports the error
 	return code
 }
 

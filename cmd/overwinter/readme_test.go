@@ -15,7 +15,7 @@ func TestCommandsOfREADMEExist(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
-	text := strings.ReplaceAll(string(readme), "\\\n", " ") // a line continues in the next one
+	text := strings.ReplaceAll(string(readme), "\\\n", " ") // a backslash continues the line
 	lines := regexp.MustCompile(`(?m)^(?:ID=\$\()?bin/overwinter (.*)$`).FindAllStringSubmatch(text, -1)
 	require.Greater(t, len(lines), 15)
 	for _, line := range lines {
@@ -27,8 +27,8 @@ func TestCommandsOfREADMEExist(t *testing.T) {
 	}
 }
 
-// shellWords splits the simple commands of the README: words in single quotes or without, up to a comment, a pipe or
-// a redirection.
+// shellWords splits the simple commands of the README into words, with or without single quotes, up
+// to a comment, a pipe or a redirection.
 func shellWords(line string) []string {
 	var words []string
 	for _, word := range regexp.MustCompile(`'[^']*'|\S+`).FindAllString(line, -1) {

@@ -30,8 +30,8 @@ type replayCmd struct {
 	File string `arg:"" help:"File that session export has written; - reads standard input."`
 }
 
-// Run prints the timeline of the session, and whether each run of its workflow replays with this
-// build.
+// Run prints the timeline of the session, and for each run of its workflow whether it replays with
+// this build.
 func (c *replayCmd) Run(s streams) (err error) {
 	in := s.stdin
 	if c.File != "-" {

@@ -26,7 +26,7 @@ type runArg struct {
 	ID string `arg:"" name:"run" help:"ID of the run."`
 }
 
-// printRuns writes one line for each run. Ids are not shortened, because commands take whole ones.
+// printRuns writes one line for each run. Ids are not shortened, because commands require full ids.
 func (c *runCmd) printRuns(w io.Writer, items ...client.Run) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "RUN\tSTATUS\tCREATED\tSESSION\tBUNDLE") // Flush returns the error

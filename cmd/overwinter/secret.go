@@ -168,7 +168,7 @@ func rotateSecrets(ctx context.Context, db *postgres.DB, keyring *secret.Keyring
 }
 
 // rotateReplaced re-encrypts the values of replaced and deleted secrets. A value that cannot be
-// decrypted is no longer masked; no agent receives it.
+// decrypted is no longer masked, and no agent receives it.
 func rotateReplaced(ctx context.Context, db *postgres.DB, keyring *secret.Keyring, logger *slog.Logger, n *rotated) error {
 	replaced, err := db.SecretsReplaced(ctx)
 	if err != nil {

@@ -193,8 +193,8 @@ func TestMaskerFollowsStoredSecrets(t *testing.T) {
 	stillMasked(onlyNew)
 }
 
-// A process that has just started masks its first errors and logs, because agents may have received
-// secrets long before.
+// A newly started process masks its first errors and logs, because agents may have received secrets
+// long before.
 func TestProcessMasksBeforeFirstRequest(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)

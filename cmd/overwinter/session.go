@@ -126,7 +126,7 @@ func (c *sessionCmd) on(ctx context.Context, arg sessionArg, use func(api *clien
 	})
 }
 
-// onPrompt does the same for a prompt of the session.
+// onPrompt is on for a prompt of the session.
 func (c *sessionCmd) onPrompt(ctx context.Context, arg sessionArg, prompt string, use func(api *client.Client, id, promptID string) error) error {
 	return c.on(ctx, arg, func(api *client.Client, id string) error {
 		prompt, err := promptID(ctx, api, id, prompt)

@@ -20,9 +20,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// sessionServer is the real API over a store in memory, whose agent answers every
-// prompt at once: "fail …" fails, "lose …" is lost, "wait" stays in the queue, "silent" writes
-// no text, and anything else is echoed.
+// sessionServer serves the real API over an in-memory store whose agent answers every prompt at
+// once: "fail …" fails, "lose …" is lost, "wait" stays in the queue, "silent" writes no text, and
+// any other prompt is echoed.
 func sessionServer(t *testing.T, key string) (*apitest.Store, *apitest.Signaler, string) {
 	t.Helper()
 	store := apitest.NewStore()
@@ -60,9 +60,9 @@ func sessionServer(t *testing.T, key string) (*apitest.Store, *apitest.Signaler,
 	return store, temporal, listener.URL
 }
 
-// TestSessionScripts runs testdata/session: "overwinter ARGS" must end with 0,
-// "fails ARGS" with 1, "misuse ARGS" with 2 and "late ARGS" with 3. {ID} is a session that runs,
-// {SLEEPER} one that is hibernated and {GONE} one that is terminated.
+// TestSessionScripts runs testdata/session: "overwinter ARGS" must exit with 0, "fails ARGS" with
+// 1, "misuse ARGS" with 2 and "late ARGS" with 3. {ID} is a running session, {SLEEPER} a hibernated
+// session and {GONE} a terminated session.
 func TestSessionScripts(t *testing.T) {
 	t.Parallel()
 	ends := func(want int) func(*testscript.TestScript, bool, []string) {
@@ -171,7 +171,7 @@ func TestPromptOfEndingSession(t *testing.T) {
 	temporal.Set(func(o *apitest.Signaler) {
 		o.OnPrompt = func(id, promptID string) {
 			store.Status(id, session.Terminated)
-			store.With(id, func(r *apitest.Row) { r.Prompts[0].Status = session.PromptCancelled }) // and no event of it
+			store.With(id, func(r *apitest.Row) { r.Prompts[0].Status = session.PromptCancelled }) // without an event
 		}
 	})
 	id := store.Put(session.Running)

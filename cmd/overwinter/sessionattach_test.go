@@ -62,7 +62,7 @@ func TestAttachToEndingSession(t *testing.T) {
 	temporal.Set(func(o *apitest.Signaler) {
 		o.OnPrompt = func(id, _ string) {
 			store.Status(id, session.Terminated)
-			store.With(id, func(r *apitest.Row) { r.Prompts[0].Status = session.PromptCancelled }) // and no event of it
+			store.With(id, func(r *apitest.Row) { r.Prompts[0].Status = session.PromptCancelled }) // without an event
 		}
 	})
 	r := typing(t.Context(), "hello\n", "session", "attach", store.Put(session.Running), "--api-url", url)
@@ -70,7 +70,7 @@ func TestAttachToEndingSession(t *testing.T) {
 	require.Regexp(t, `prompt prm_\w+ ended cancelled; the session has been terminated`, r.stderr)
 }
 
-// TestPromptWaitsFromItsOwnPositionOn uses a log whose beginning cannot be read.
+// TestPromptWaitsFromItsOwnPositionOn uses a log whose beginning is not readable.
 func TestPromptWaitsFromItsOwnPositionOn(t *testing.T) {
 	t.Parallel()
 	store, _, url := sessionServer(t, "")

@@ -46,8 +46,8 @@ func (c *sessionBundlesCmd) Run(ctx context.Context, s streams, parent *sessionC
 	})
 }
 
-// printBundles writes one line for each bundle. Ids are not shortened, because commands take whole
-// ones.
+// printBundles writes one line for each bundle. Ids are not shortened, because commands require
+// full ids.
 func (c *sessionCmd) printBundles(w io.Writer, bundles []client.Bundle) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "BUNDLE\tCREATED\tAFTER PROMPT\tSIZE\t") // Flush returns the error

@@ -66,7 +66,7 @@ func (c *sessionRecoverCmd) Run(ctx context.Context, s streams, parent *sessionC
 	return parent.command(ctx, s, c.sessionArg, c.waitFlags, client.Recover, false)
 }
 
-// command sends a command to a session and prints whether it had anything to do.
+// command sends a command to a session and prints whether the command had an effect.
 func (c *sessionCmd) command(ctx context.Context, s streams, arg sessionArg, wait waitFlags, cmd client.CommandKind, force bool) error {
 	return c.on(ctx, arg, func(api *client.Client, id string) error {
 		return c.execute(ctx, s, api, wait, cli.Request{

@@ -157,9 +157,9 @@ func (c *sessionCreateCmd) request(stdin io.Reader) (client.Create, error) {
 	return create, nil
 }
 
-// firstPromptID returns the id of the first prompt of a new session. The client chooses it so that
-// it can wait for the prompt; it depends only on the idempotency key, so that a repeated request is
-// the same.
+// firstPromptID returns the id of the first prompt of a new session. The client chooses the id so
+// that it can wait for the prompt. The id depends only on the idempotency key, so that a repeated
+// request is identical.
 func firstPromptID(idempotencyKey string) string {
 	if idempotencyKey == "" {
 		return session.NewID(session.PromptPrefix)

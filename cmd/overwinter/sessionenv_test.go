@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// eventuallyTimeout bounds every wait of a test. What it waits for takes a moment where the machine
-	// is free; all packages' tests share it.
+	// eventuallyTimeout bounds every wait of a test. Waits are short on an idle machine, but the
+	// tests of all packages share the machine.
 	eventuallyTimeout = 2 * time.Minute
 	eventuallyTick    = 5 * time.Millisecond
 )

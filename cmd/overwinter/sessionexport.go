@@ -97,9 +97,9 @@ func exportBundles(ctx context.Context, api *client.Client, id string, _ bool, w
 		return err
 	}
 	for i := len(bundles.Items) - 1; i >= 0; i-- { // the oldest first
-		whole, err := api.BundleGet(ctx, bundles.Items[i].ID) // with its manifest
+		whole, err := api.BundleGet(ctx, bundles.Items[i].ID) // includes the manifest
 		if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusNotFound {
-			continue // it was deleted meanwhile
+			continue // the bundle was deleted in the meantime
 		}
 		if err != nil {
 			return err

@@ -11,7 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
-// sessionFilesCmd lists the files of a workspace, or prints one. It does not wake the session.
+// sessionFilesCmd lists the files of a workspace, or prints one of them. It does not wake the
+// session.
 type sessionFilesCmd struct {
 	sessionArg
 	Path   string `arg:"" optional:"" help:"File to print. Default: list all files."`
@@ -26,7 +27,7 @@ func (c *sessionFilesCmd) Validate() error {
 	return nil
 }
 
-// Run prints one line for each file, or the bytes of one.
+// Run prints one line for each file, or the bytes of one file.
 func (c *sessionFilesCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
 		if c.Path != "" {
@@ -104,7 +105,7 @@ func (c *apiFlags) printDiff(w io.Writer, d client.Diff, stat bool) error {
 	return nil
 }
 
-// printStat writes one line for each file that differs, and one for all.
+// printStat writes one line for each file that differs, and one line for the total.
 func printStat(w io.Writer, d client.Diff) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, f := range d.Files {

@@ -8,7 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/cli"
 )
 
-// sessionFollowCmd shows a conversation and what is added to it.
+// sessionFollowCmd shows a conversation and its updates.
 type sessionFollowCmd struct {
 	sessionArg
 	viewFlags
@@ -26,7 +26,7 @@ func (c *sessionFollowCmd) Validate() error {
 	return needsWait(c.Timeout, true)
 }
 
-// Run prints the conversation, with -o json each event as a line.
+// Run prints the conversation or, with -o json, each event as a line.
 func (c *sessionFollowCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	if c.Answer && parent.json() {
 		return usageError{"--answer cannot be used with -o json: answer with overwinter session answer"}

@@ -25,7 +25,7 @@ type localAgent struct {
 	local       agent.Local
 }
 
-// localAgents returns all of them.
+// localAgents returns all local agents.
 func localAgents() ([]localAgent, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -68,8 +68,8 @@ const programTimeout = 5 * time.Minute
 
 // runLocal runs the program of an agent on this machine.
 func runLocal(ctx context.Context, dir, program string, args ...string) (out []byte, err error) {
-	// A program that exits before a pipe has accepted all of its output loses the rest; a file
-	// accepts it at once.
+	// A program that exits before a pipe has accepted all of its output loses the rest. A file
+	// accepts the output at once.
 	f, err := os.CreateTemp("", "overwinter-output-")
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func runLocal(ctx context.Context, dir, program string, args ...string) (out []b
 	return regular.Read(f.Name(), portable.MaxBytes)
 }
 
-// foundLocal is a session of this machine.
+// foundLocal is a session on this machine.
 type foundLocal struct {
 	agent.LocalSession
 	agent localAgent
@@ -97,8 +97,8 @@ type foundLocal struct {
 // recently is the time after its last write for which an agent is assumed to be running.
 const recently = 10 * time.Second
 
-// findLocal finds the session of a directory with the given id or, without one, the newest; of the
-// named agent or, without one, of any agent.
+// findLocal finds the session of a directory with the given id, or the newest session if the id is
+// empty. It searches the sessions of the named agent, or of all agents if the name is empty.
 func findLocal(ctx context.Context, s streams, dir, name, id string) (foundLocal, error) {
 	agents, err := localAgents()
 	if name != "" {

@@ -58,7 +58,7 @@ func (c *sessionPromptCmd) Run(ctx context.Context, logger *slog.Logger, s strea
 			return parent.printPrompt(s.stdout, submitted)
 		}
 		if !submitted.Created {
-			after = 0 // it was sent before, so its turn may be anywhere in the log
+			after = 0 // the prompt was sent before, so its turn may be anywhere in the log
 		}
 		logger.DebugContext(ctx, "prompt accepted",
 			slog.String("session_id", id), slog.String("prompt_id", submitted.Prompt.ID), slog.Int64("position", submitted.Position))

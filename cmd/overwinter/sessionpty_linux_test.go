@@ -38,7 +38,7 @@ func TestAsProgram(t *testing.T) {
 	main()
 }
 
-// terminalOf is a program in a terminal of 80 columns.
+// terminalOf is a program that runs in a terminal of 80 columns.
 type terminalOf struct {
 	t      *testing.T
 	master *os.File
@@ -101,7 +101,7 @@ func inTerminal(t *testing.T, args ...string) *terminalOf {
 	return p
 }
 
-// await waits until the terminal has received a text, after the previously awaited one.
+// await waits until the terminal has received a text after the previously awaited text.
 func (p *terminalOf) await(text string) {
 	p.t.Helper()
 	require.Eventually(p.t, func() bool {
@@ -170,7 +170,7 @@ func TestAttachInTerminal(t *testing.T) {
 	require.Equal(t, asked, store.Row(id).Questions[0].ID)
 	require.Equal(t, question.SayEach(map[string]string{"Which colour?": "Blue"}), store.Row(id).Questions[0].Answer.Answers)
 
-	// Ctrl-C aborts the turn, and pressed again leaves.
+	// The first Ctrl-C aborts the turn, and the second one exits.
 	p.keys("wait for it\n")
 	require.Eventually(t, func() bool { return len(store.Row(id).Prompts) == 5 }, eventuallyTimeout, eventuallyTick)
 	waiting := store.Row(id).Prompts[4].ID
@@ -284,7 +284,7 @@ func TestFollowInTerminal(t *testing.T) {
 	p.keys("reject not today\n")
 	p.await("answered: reject: not today")
 
-	// One that was answered too late: the follow continues.
+	// This question is answered too late. The follow continues.
 	store.Ask(id, question.Asked{Kind: question.Permission, Title: "Bash: ls", ToolName: "Bash"}, -time.Second)
 	p.await("always or reject? ")
 	p.keys("once\n")

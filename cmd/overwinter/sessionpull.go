@@ -118,7 +118,8 @@ func (c *sessionPullCmd) pull(ctx context.Context, s streams, api *client.Client
 	return err
 }
 
-// whereNow returns the note about its new environment for an agent that was moved to this machine.
+// whereNow returns the note for an agent that was moved to this machine. The note describes the new
+// environment.
 func whereNow(dir string, missing []string) string {
 	host, err := os.Hostname()
 	if err != nil {

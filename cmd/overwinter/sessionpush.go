@@ -30,7 +30,7 @@ type sessionPushCmd struct {
 func (c *sessionPushCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	dir, err := filepath.Abs(c.Dir)
 	if err == nil {
-		dir, err = filepath.EvalSymlinks(dir) // as the agent sees it
+		dir, err = filepath.EvalSymlinks(dir) // the path as the agent sees it
 	}
 	if err != nil {
 		return err

@@ -123,7 +123,7 @@ func (c *sessionAnswerCmd) Run(ctx context.Context, s streams, parent *sessionCm
 	})
 }
 
-// inWords converts a text to an answer, as session attach does with a line.
+// inWords converts a text to an answer, as session attach does with an input line.
 func inWords(ctx context.Context, api *client.Client, sessionID, questionID, said string) (client.Reply, error) {
 	page, err := api.QuestionList(ctx, sessionID, "")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // sessionGitCmd prints the state of the repository in a workspace. It does not wake the session.
 type sessionGitCmd struct{ sessionArg }
 
-// Run prints a line each for the workspace, the agent's report and the pull request.
+// Run prints one line each for the workspace, the agent's report and the pull request.
 func (c *sessionGitCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
 		g, err := api.Git(ctx, id)

@@ -39,7 +39,7 @@ func (c *sessionReviewCmd) Run(ctx context.Context, s streams, parent *sessionCm
 			return parent.printPrompt(s.stdout, submitted)
 		}
 		if !submitted.Created {
-			after = 0 // it was requested before, so its turn may be anywhere in the log
+			after = 0 // the review was requested before, so its turn may be anywhere in the log
 		}
 		answer, err := c.await(ctx, s, parent, api, submitted.Prompt, after)
 		if err != nil {

@@ -50,7 +50,7 @@ func configures(name string, link bool, agents []localAgent) bool {
 	return false
 }
 
-// settingsIn are the paths of the agents' settings in a directory.
+// settingsIn returns the paths of the agents' settings in a directory.
 func settingsIn(dir string, agents []localAgent) []string {
 	var found []string
 	for _, a := range agents {

@@ -146,7 +146,7 @@ func inBrackets(text string) string {
 	return " (" + text + ")"
 }
 
-// costText is a cost for people, "-" if it is not known.
+// costText formats a cost for display, or returns "-" if it is not known.
 func costText(usd *float64) string {
 	if usd == nil {
 		return "cost -"

@@ -27,7 +27,7 @@ func (c *sessionTranscriptCmd) Run(ctx context.Context, s streams, parent *sessi
 	})
 }
 
-// printTranscript prints a file as it is read.
+// printTranscript prints a file while it is being read.
 func printTranscript(w io.Writer, pieces iter.Seq2[client.TranscriptPiece, error]) error {
 	printed := false
 	for p, err := range pieces {
@@ -45,7 +45,7 @@ func printTranscript(w io.Writer, pieces iter.Seq2[client.TranscriptPiece, error
 	return nil
 }
 
-// printTranscripts prints {"files": […]}, and holds one file at a time.
+// printTranscripts prints {"files": […]}, and holds one file at a time in memory.
 func printTranscripts(w io.Writer, files iter.Seq2[client.TranscriptFile, error]) error {
 	const first, others = "{\n  \"files\": [\n    ", ",\n    "
 	between := first

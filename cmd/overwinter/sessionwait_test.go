@@ -13,8 +13,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestCommandsWaitForOutcome uses a workflow that carries out each command in the steps of a real
-// one.
+// TestCommandsWaitForOutcome uses a workflow that executes each command in the steps of a real
+// workflow.
 func TestCommandsWaitForOutcome(t *testing.T) {
 	t.Parallel()
 	const applied = session.CommandApplied
@@ -114,7 +114,7 @@ func TestWaitingCommandReportsOpenQuestion(t *testing.T) {
 	require.Equal(t, exitTimeout, r.code)
 	require.Contains(t, r.stderr, "hibernate waits for the turn, in which the agent asks: Bash: ls\nanswer with overwinter session answer "+id+" "+asked+", or use --force; the question expires at 2")
 
-	// With --force it does not wait for an answer.
+	// With --force, the command does not wait for an answer.
 	temporal.Set(func(o *apitest.Signaler) {
 		o.OnCommands = func(id string) {
 			store.End(id, session.CommandHibernate, session.CommandApplied, "", session.Hibernated)

@@ -47,7 +47,7 @@ func (c *sessionWhyCmd) Run(ctx context.Context, s streams, parent *sessionCmd) 
 	})
 }
 
-// printExplanation writes a line for each cause, and those that disagree.
+// printExplanation writes a line for each cause and each disagreement.
 func (c *sessionCmd) printExplanation(w io.Writer, e client.Explanation) error {
 	var b strings.Builder
 	for i, cause := range e.Causes {

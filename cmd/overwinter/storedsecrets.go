@@ -26,11 +26,11 @@ type storedSecrets struct {
 	changed func(*secret.Masker)
 
 	mu     sync.Mutex
-	mark   string // of the secrets that masker masks
+	mark   string // mark of the secrets that masker masks
 	masker *secret.Masker
 }
 
-// Secrets returns those of the named secrets that are stored, by name.
+// Secrets returns the stored secrets among the named ones, by name.
 func (s *storedSecrets) Secrets(ctx context.Context, names []string) (map[string]secret.Stored, error) {
 	found, err := s.db.SecretsNamed(ctx, names)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *storedSecrets) Masker(ctx context.Context) (*secret.Masker, error) {
 	var values []secret.Named
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		value, err := s.keyring.Open(name, all[name])
-		if err != nil { // no agent is given it either
+		if err != nil { // agents do not receive it either
 			s.logger.ErrorContext(ctx, "could not decrypt secret; it is not masked", slog.String("secret", name), slog.Any("error", err))
 			continue
 		}
@@ -98,7 +98,7 @@ func (s *storedSecrets) Masker(ctx context.Context) (*secret.Masker, error) {
 	return s.masker, nil
 }
 
-// maskedSecrets are the stored secrets, with a logger that masks them.
+// maskedSecrets returns the stored secrets, and a logger that masks them.
 func maskedSecrets(db *postgres.DB, keyring *secret.Keyring, logger *slog.Logger) (*storedSecrets, *slog.Logger) {
 	var mask secret.LogMask
 	logger = slog.New(mask.Handler(logger.Handler()))
@@ -123,7 +123,7 @@ func (s *storedSecrets) load(ctx context.Context) error {
 	})
 }
 
-// follow reads them again until ctx ends.
+// follow rereads the secrets at intervals until ctx ends.
 func (s *storedSecrets) follow(ctx context.Context) error {
 	ticker := time.NewTicker(remaskEvery)
 	defer ticker.Stop()
@@ -139,7 +139,7 @@ func (s *storedSecrets) follow(ctx context.Context) error {
 	}
 }
 
-// text masks the secrets that were read last.
+// text masks the most recently read secrets in a text.
 func (s *storedSecrets) text(text string) string {
 	s.mu.Lock()
 	masker := s.masker

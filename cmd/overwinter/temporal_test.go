@@ -82,7 +82,7 @@ func TestTemporalKeyRequiresTLS(t *testing.T) {
 		}()
 		defer func() {
 			ln.Close()
-			cancel() // until then the client tries again
+			cancel() // until then the client retries
 			<-accepting
 			require.Error(t, <-checked, "it is no Temporal")
 		}()
@@ -129,7 +129,7 @@ func (c *compressions) HandleRPC(_ context.Context, s stats.RPCStats) {
 	if in, ok := s.(*stats.InHeader); ok {
 		select {
 		case c.got <- in.Compression:
-		default: // enough was seen
+		default: // enough requests were recorded
 		}
 	}
 }

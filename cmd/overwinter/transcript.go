@@ -58,8 +58,8 @@ type transcriptEventsCmd struct {
 	File  string `arg:"" type:"path" help:"Lines of the agent's stdout, of one or more turns."`
 }
 
-// Run prints one event a line. Lines of a capture have no time, so the file's is used if the agent
-// gives none. Blocks that are open at the end of the file are closed as aborted.
+// Run prints one event per line. Lines of a capture have no time, so the file's time is used if the
+// agent sets none. Blocks that are open at the end of the file are closed as aborted.
 func (c transcriptEventsCmd) Run(s streams) error {
 	adapter, err := knownAgent(c.Agent)
 	if err != nil {
@@ -91,7 +91,8 @@ type eventLine struct {
 	Data           json.RawMessage        `json:"data"`
 }
 
-// translateLines translates lines as the frames of a run, and of the next run after each end.
+// translateLines translates lines as the frames of a run. After the end of a run, the next run
+// starts.
 func translateLines(adapter agent.Adapter, lines *bufio.Reader, at time.Time, out *json.Encoder) error {
 	translator, err := adapter.NewTranslator(agent.RunContext{}, nil)
 	if err != nil {
@@ -164,7 +165,7 @@ func (transcriptFoldCmd) Run(s streams) error {
 	}
 }
 
-// knownAgent returns the adapter with that name; an unknown name is a usage error.
+// knownAgent returns the adapter with that name. An unknown name is a usage error.
 func knownAgent(name string) (agent.Adapter, error) {
 	adapter, err := catalog.Agents().Get(name)
 	if err != nil {

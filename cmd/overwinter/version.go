@@ -5,7 +5,8 @@ import (
 	"runtime"
 )
 
-// release is the version of this program: the only place that states it. CHANGELOG.md describes it.
+// release is the version of this program. It is defined only here. CHANGELOG.md describes the
+// release.
 const release = "0.3.0"
 
 // commit is set by the build: -ldflags "-X main.commit=0123456789ab".
@@ -20,7 +21,7 @@ func (versionCmd) Run(s streams) error {
 	return err
 }
 
-// buildVersion is the release with the commit that was built, if it is known: 0.2.0+0123456789ab.
+// buildVersion returns the release with the commit of the build, if known: 0.2.0+0123456789ab.
 func buildVersion() string {
 	if commit == "" {
 		return release

@@ -113,11 +113,11 @@ func (c *workerCmd) Validate() error {
 	return nil
 }
 
-// minSandboxTimeout leaves a session a few seconds in each sandbox. Lifetimes below minutes are for
-// testing moves.
+// minSandboxTimeout leaves a session a few seconds in each sandbox. Lifetimes below a minute are
+// only for testing moves.
 const minSandboxTimeout = 10 * time.Second
 
-// minCachedWorkflows lets the workflows that act at the same time stay in memory meanwhile.
+// minCachedWorkflows allows workflows that run concurrently to stay in memory.
 const minCachedWorkflows = 10
 
 // maxDrainTimeout bounds how long a stop may wait for running turns.
@@ -143,7 +143,7 @@ func (c *workerCmd) drain(db *postgres.DB, signaler *sessionclient.Client, shutd
 	return worker.Drain{Rows: db, Signaler: signaler, Shutdown: shutdown, Timeout: *c.DrainTimeout}
 }
 
-// Run works until ctx ends.
+// Run runs the worker until ctx ends.
 func (c *workerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 	limitMemory()
 	defer runtime.KeepAlive(reserveHeap())
@@ -197,7 +197,7 @@ func (c *workerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 		return c.run(ctx, db, temporal, installation, keyring, binary, &polls, measured, logger)
 	})
 	if c.HealthAddress != "" {
-		signaler := sessionclient.New(temporal, c.TemporalNamespace, installationQueue(db)) // for Ping alone
+		signaler := sessionclient.New(temporal, c.TemporalNamespace, installationQueue(db)) // only for Ping
 		group.Go(func() error {
 			return serveHealth(ctx, c.HealthAddress, map[string]func(context.Context) error{
 				"postgres": db.Ready, "temporal": signaler.Ping, "worker": polls.ready,
@@ -210,7 +210,7 @@ func (c *workerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 	return nil
 }
 
-// polling is the worker, once there is one.
+// polling holds the worker once it exists.
 type polling struct{ worker atomic.Pointer[worker.Worker] }
 
 func (p *polling) ready(ctx context.Context) error {
@@ -220,7 +220,7 @@ func (p *polling) ready(ctx context.Context) error {
 	return failure.Errorf(failure.Unavailable, "the worker waits for the database")
 }
 
-// run works for an installation until ctx ends.
+// run runs the worker of an installation until ctx ends.
 func (c *workerCmd) run(
 	ctx context.Context, db *postgres.DB, temporal client.Client, installation string, keyring *secret.Keyring, binary string, polls *polling,
 	measured *metrics.Worker, logger *slog.Logger,
@@ -232,7 +232,7 @@ func (c *workerCmd) run(
 	if err != nil {
 		return fmt.Errorf("connect to Modal: %w", err)
 	}
-	defer driver.Close() // sandboxes run on
+	defer driver.Close() // sandboxes keep running
 	provider := sandbox.NewProvider(driver, sandbox.Options{
 		Installation: installation, Logger: logger, PollInterval: 2 * time.Second,
 	})
@@ -303,7 +303,7 @@ func (c *workerCmd) run(
 // and uncommitted output is read again from the journals in their sandboxes.
 const appendAtStop = 5 * time.Second
 
-// work runs the worker once Temporal answers.
+// work runs the worker after Temporal has answered.
 func (c *workerCmd) work(ctx context.Context, w *worker.Worker, signaler *sessionclient.Client, logger *slog.Logger) error {
 	err := backoff.Retry(ctx, startupPauses(), func(ctx context.Context) error {
 		err := signaler.Ping(ctx)

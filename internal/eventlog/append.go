@@ -33,9 +33,9 @@ var ErrStopped = errors.New("eventlog: the appender is stopped")
 
 // AppenderOptions configure an appender.
 type AppenderOptions struct {
-	// Interval and MaxInterval bound the pause after a commit that several appends shared. It lasts
-	// as long as that commit took, and at least a millisecond for each of its appends, so that
-	// commits take at most half of the time: a commit costs less per append if more appends share
+	// Interval and MaxInterval bound the pause after a commit that several appends shared. The
+	// pause is as long as that commit, and at least a millisecond for each of its appends, so that
+	// commits take at most half of the time. A commit costs less per append if more appends share
 	// it. After a commit of a single append there is no pause. Default 3ms and 12ms.
 	Interval    time.Duration
 	MaxInterval time.Duration
@@ -100,8 +100,8 @@ func (o AppenderOptions) withDefaults() AppenderOptions {
 }
 
 const (
-	// slowCommit is how long a commit runs before another may begin concurrently. Below it batches
-	// grow instead, which costs the server less.
+	// slowCommit is how long a commit runs before another one may start concurrently. Until then,
+	// batches grow instead, which costs the server less.
 	slowCommit = 100 * time.Millisecond
 	// stalledCommit distinguishes a commit that failed because a session in it was stuck from one
 	// that was refused: the next attempt has half the sessions.
@@ -145,8 +145,8 @@ type pending struct {
 
 	// most bounds the sessions that share its next commit; 0 for no limit.
 	most int
-	// alone means that no other append shares its next commit, since it may be the one that is
-	// refused.
+	// alone means that no other append shares the next commit of this append, since this append may
+	// be the refused one.
 	alone bool
 }
 
@@ -250,7 +250,7 @@ func (a *Appender) signal() {
 	}
 }
 
-// Position returns the newest seq of a session; 0 before the first event.
+// Position returns the newest seq of a session, or 0 before the first event.
 func (a *Appender) Position(ctx context.Context, sessionID string) (int64, error) {
 	return a.store.EventsPosition(ctx, sessionID)
 }

@@ -28,8 +28,8 @@ type Source interface {
 	EventsListen(ctx context.Context, ready func(), changed func(sessionIDs []string)) error
 }
 
-// Bounds are the positions of the oldest and the newest event of a session; 1 and 0 if there is
-// none.
+// Bounds are the positions of the oldest and the newest event of a session, or 1 and 0 if it has no
+// events.
 type Bounds struct {
 	First, Newest int64
 }

@@ -17,7 +17,7 @@ type Format struct {
 	Head func(dst []byte, e *Event) []byte
 	// Tail follows the data.
 	Tail string
-	// Mark selects events of which the server of a reader must be notified; see Batch.Marked.
+	// Mark selects events that must be reported to the server of a reader; see Batch.Marked.
 	// Default: none.
 	Mark func(e *Event) bool
 }
@@ -102,7 +102,7 @@ func (p *Page) Bounds(first, newest int64) { p.first, p.newest = first, newest }
 // Fail records that the session cannot be read.
 func (p *Page) Fail(err error) { p.err = err }
 
-// Found returns the recorded positions of the session, or why it cannot be read.
+// Found returns the recorded positions of the session, or the reason why it cannot be read.
 func (p *Page) Found() (Bounds, error) { return Bounds{First: p.first, Newest: p.newest}, p.err }
 
 // Add appends an event and copies its data. If an event does not directly follow the last one, the

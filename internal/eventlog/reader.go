@@ -185,8 +185,8 @@ func (r *Reader) readOnce(after, through int64, limit int) *Page {
 const firstLimit = 256
 
 // nextLimit returns the number of events to read after a page. Postgres reads as many rows as the
-// limit, even if the bytes end the page earlier, so it is about twice the size of the previous
-// page, and grows while the limit ends pages.
+// limit, even if the bytes end the page earlier. The limit is therefore about twice the number of
+// events in the previous page, and grows while the limit ends pages.
 func nextLimit(p *Page, most int) int {
 	return min(max(2*len(p.ends), 16), most)
 }

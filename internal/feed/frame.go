@@ -41,7 +41,7 @@ func isFinal(e *eventlog.Event) bool {
 
 // Events iterates over the events of a batch in the form of [Format]: the seq and the JSON of each,
 // on one line, like in the data of a server-sent event. The bytes belong to the batch: they must
-// not be modified, and are valid as long as the batch.
+// not be modified, and they are valid as long as the batch is.
 func Events(b eventlog.Batch) iter.Seq2[int64, []byte] {
 	return func(yield func(int64, []byte) bool) {
 		rest := b.Frames

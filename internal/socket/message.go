@@ -202,7 +202,7 @@ type questionOnly struct {
 	Question json.RawMessage `json:"question"`
 }
 
-// data returns the question; nil if there is none.
+// data returns the question, or nil.
 func (q questionOnly) data() any {
 	if len(q.Question) == 0 {
 		return nil

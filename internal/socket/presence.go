@@ -24,8 +24,8 @@ func Users(users []presence.User) []User {
 	return out
 }
 
-// Presence implements Protocol: a message for each user who has joined or left. There is none if
-// only the number of clients has changed.
+// Presence implements Protocol: it returns a message for each user who has joined or left, and none
+// if only the number of clients has changed.
 func (Chat) Presence(before, now presence.Presence) []any {
 	var out []any
 	report := func(kind Type, u presence.User) {

@@ -15,7 +15,7 @@ import (
 // the session; those about the connection (caught_up, gap, end, ack, error, pong, diff) are the
 // same in all.
 type Protocol interface {
-	// Init returns the first message; nil for none.
+	// Init returns the first message, or nil.
 	Init(o Opening) any
 	// Page returns the message with a further part of the conversation.
 	Page(sessionID string, c conversation.Conversation, more bool) any
@@ -24,8 +24,7 @@ type Protocol interface {
 	Question(sessionID string, q json.RawMessage) any
 	// Presence returns the messages about users who have joined or left.
 	Presence(before, now presence.Presence) []any
-	// Beat returns the message after a time without events, in addition to a ping frame; nil for
-	// none.
+	// Beat returns the message after a time without events, in addition to a ping frame, or nil.
 	Beat() any
 	// Messages returns the messages of an event, given as the JSON of server-sent events: the last
 	// one has the event's seq, and others have none.
@@ -42,7 +41,7 @@ type Opening struct {
 	Data    InitData
 }
 
-// Choose returns the first supported sub-protocol that a client offers; empty if there is none.
+// Choose returns the first supported sub-protocol that a client offers, or "".
 func Choose(offered []string) string {
 	for _, header := range offered {
 		for name := range strings.SplitSeq(header, ",") {

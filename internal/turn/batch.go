@@ -109,7 +109,7 @@ func (b *batch) join(e eventlog.Draft) (bool, error) {
 	if !d.decoded {
 		var first conversation.TextDelta
 		if json.Unmarshal(last.Data, &first) != nil {
-			return false, nil //nolint:nilerr // the event is stored unchanged
+			return false, nil //nolint:nilerr // it is stored unchanged
 		}
 		*d = joinedDelta{decoded: true, block: first.BlockID, text: append(d.text[:0], first.Delta...)}
 	}

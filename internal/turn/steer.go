@@ -105,7 +105,7 @@ func (a *attempt) takeSteers(ctx context.Context, link *turnLink, more bool) err
 	}
 	a.progress.Made()
 	s.due, s.waits, s.looked = !more, false, time.Now()
-	expecter := a.translator.(agent.Expecter) //nolint:forcetypeassert // beginSteering has checked the type
+	expecter := a.translator.(agent.Expecter) //nolint:forcetypeassert // beginSteering has looked
 	for _, p := range prompts {
 		if !expecter.Expect(agent.Steered{PromptID: p.ID, Author: p.Author}) {
 			continue
