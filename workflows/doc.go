@@ -110,7 +110,7 @@
 //	workflow task lost after a record         the next task repeats the record            continued
 //	create, restore, snapshot: transient      retried until it succeeds or is refused,    waits
 //	                                          with pauses up to 30s and an event that
-//	                                          says so at most once a minute
+//	                                          reports it at most once a minute
 //	create, restore, snapshot: refused        error with the reason                       waits
 //	generation unusable or fenced             the next one; a pause after five in a row,  waits
 //	                                          error after seven times five

@@ -110,7 +110,7 @@ func (l *life) note(ctx workflow.Context) error {
 	return nil
 }
 
-// nextStep tells people how to continue a session that does not continue by itself.
+// nextStep describes, for people, the next step for a session that does not continue by itself.
 func (l *life) nextStep() string {
 	switch l.state {
 	case session.Error:

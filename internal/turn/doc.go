@@ -8,7 +8,7 @@
 //	(displaces)               (unless the runner has it)      (with the translator's state)
 //
 //	images     images in results, stored before the events that name them
-//	attempt    one attempt: attach, deliver, follow, flush          question   what the agent asks, and the answers
+//	attempt    one attempt: attach, deliver, follow, flush          question   questions of the agent, and the answers
 //	link       bounded read-ahead of an open link                   files      changes of the workspace
 //	links      links kept open between turns                        launch     how the agent is started; bind: where its keys go
 //	pace       the window of frames that an agent may print ahead
