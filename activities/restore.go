@@ -228,14 +228,8 @@ func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle bu
 			return awake, err
 		}
 		ready, sb, err = g.startFromSnapshot(ctx, in, from)
-	} else {
-		from = origin{}
-		if from.image, err = g.image(ctx, in.SessionID); err == nil {
-			ready, sb, err = g.start(ctx, in, from)
-		}
-		if err == nil {
-			err = together(handOff, readKept)
-		}
+	} else if ready, sb, err = g.startFresh(ctx, in); err == nil {
+		err = together(handOff, readKept)
 	}
 	if err != nil {
 		return SandboxReady{}, err
@@ -286,6 +280,15 @@ func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle bu
 	r = r.Bounded()
 	ready.Receipt = &r
 	return ready, g.recordRestored(ctx, in, &ready, proved)
+}
+
+// startFresh creates the sandbox from the image of the session's agent.
+func (g *restores) startFresh(ctx context.Context, in SandboxRequest) (SandboxReady, *sandbox.Sandbox, error) {
+	image, err := g.image(ctx, in.SessionID)
+	if err != nil {
+		return SandboxReady{}, nil, err
+	}
+	return g.start(ctx, in, origin{image: image})
 }
 
 // recordRestored records that a restored sandbox is ready, the proof of a bundle unless it is empty, and the requested
