@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 )
 
@@ -74,6 +75,7 @@ func TestSessionsCrossFromBuildToBuild(t *testing.T) {
 	i.makeCurrent(t, "")
 	for _, s := range all {
 		s.sleep(t)
+		i.unpinned(t, s)
 	}
 	current.stop(t)
 	for _, s := range all {
@@ -118,6 +120,22 @@ func (i *installation) makeCurrent(t *testing.T, build string) {
 		defer cancel()
 		_, err := deployment.SetCurrentVersion(ctx, client.WorkerDeploymentSetCurrentVersionOptions{BuildID: build})
 		return err
+	})
+}
+
+// unpinned waits until the workflow of a session that sleeps has completed: the state is visible
+// before, and until then the session needs a worker of its build.
+func (i *installation) unpinned(t *testing.T, s *subject) {
+	t.Helper()
+	eventually(t, settleWithin, "the workflow of "+s.id+" completes", func() error {
+		d, err := i.temporal.client.DescribeWorkflowExecution(t.Context(), s.id, "")
+		if err != nil {
+			return err
+		}
+		if status := d.GetWorkflowExecutionInfo().GetStatus(); status == enums.WORKFLOW_EXECUTION_STATUS_RUNNING {
+			return fmt.Errorf("%s", status)
+		}
+		return nil
 	})
 }
 

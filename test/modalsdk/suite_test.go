@@ -159,7 +159,7 @@ func resultsIn(output string) map[string]string {
 var (
 	rowPattern   = regexp.MustCompile(`(?m)^\| (\x60Test.*?) \| (.*?) \| (.*?) \|$`)
 	namePattern  = regexp.MustCompile(`\x60(Test\w+)\x60`)
-	countPattern = regexp.MustCompile(`(\d+) tests, of which (\d+) fail on every machine`)
+	countPattern = regexp.MustCompile(`(\d+)\s+tests,\s+of\s+which\s+(\d+)\s+fail\s+on\s+every\s+machine`)
 )
 
 // failing reads the tests that fail on this machine from the document, and checks its other
