@@ -382,7 +382,12 @@ func (e *Encoder) blockUpdate(conversationID string, d conversation.BlockUpdate)
 		}
 		e.toolChange(p, b)
 		return
-	case *dataPart, *textPart:
+	case *textPart:
+		if !p.closed && u.Status != "" && !u.Status.Open() { // a long text that was aborted
+			p.closed = true
+			e.emit(p.end())
+		}
+	case *dataPart:
 	}
 	if callID := e.results[d.BlockID]; callID != "" && len(u.Output) > 0 {
 		if c, ok := outputOf(callID, conversation.Block{Status: conversation.Running, Output: u.Output}); ok {

@@ -59,6 +59,12 @@ func (v *View) blockUpdate(t *thread, d conversation.BlockUpdate) {
 	}
 	v.named(b)
 	v.announce(b)
+	if text := b.Type == conversation.AssistantText || b.Type == conversation.Thinking; text && !b.Status.Open() { // a long text that was aborted
+		v.write(b)
+		if !slices.Contains(v.waiting, b) {
+			delete(t.blocks, d.BlockID)
+		}
+	}
 }
 
 func (v *View) blockComplete(t *thread, whole conversation.Block) {

@@ -178,6 +178,16 @@ func TestReplacedTextIsShownAgain(t *testing.T) {
 	}, terminal.Options{}))
 }
 
+// TestAbortedTextEnds covers a long text, whose end is only its status.
+func TestAbortedTextEnds(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "agent: one two (aborted)\nagent: three\n", show(t, []event.JSON{
+		start(t, text("a", "", conversation.Streaming)), delta(t, "a", "one "), delta(t, "a", "two"),
+		eventOf(t, "block_update", conversation.BlockUpdate{BlockID: "a", Updates: conversation.Updates{Status: conversation.Aborted}}),
+		start(t, text("b", "", conversation.Streaming)), delta(t, "b", "three"), complete(t, text("b", "three", conversation.Complete)),
+	}, terminal.Options{}))
+}
+
 func TestLateReaderSeesCompletedBlocks(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "agent: whole\ntool shell success: run 1\n  out\nresult\n  of what?\nprompt: hi\nturn completed\n", show(t, []event.JSON{
