@@ -26,7 +26,7 @@ const maxWriting = 256
 
 type openBlock struct {
 	ledger.Entry
-	Long bool `json:"long,omitempty"` // the deltas exceed maxText and are not kept
+	Long bool `json:"long,omitempty"` // the deltas exceed ledger.MaxText and are not kept
 	// Message and Index identify the message and the part that the block shows while the model is
 	// writing it. Message is empty once the agent has reported the complete part.
 	Message string `json:"message,omitempty"`
@@ -114,14 +114,10 @@ func (l *blocks) compaction(where string) *openBlock {
 	return nil
 }
 
-// maxText bounds how much text of an open block is kept, because a translator's state is written
-// often. The text is used only if the model is aborted and the agent does not report the partial
-// text.
-const maxText = 16 << 10
-
-// say appends to the text of an open block.
+// say appends to the text of an open block whose text is kept. The text is used only if the model is aborted and the
+// agent does not report the partial text.
 func (o *openBlock) say(words string) {
-	if o.Long || len(o.Text)+len(words) > maxText {
+	if len(o.Text)+len(words) > ledger.MaxText {
 		o.Long, o.Text = true, nil
 		return
 	}

@@ -62,11 +62,12 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 
 // Expect registers a prompt for the running turn.
 func (t *translator) Expect(s agent.Steered) (waits bool) {
+	t.Changed()
 	return t.state.Expected.Add(steerUUID(t.Run.RunID, s.PromptID), s)
 }
 
 // State returns the state from which a later translator resumes.
-func (t *translator) State() ([]byte, error) { return agent.EncodeState(stateVersion, &t.state) }
+func (t *translator) State() ([]byte, error) { return t.Turn.State(stateVersion, &t.state) }
 
 // Translate translates one frame.
 func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
@@ -74,7 +75,10 @@ func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
 }
 
 // Cut aborts the open blocks.
-func (t *translator) Cut(at time.Time) []conversation.Event { return t.state.cut(at.UTC()) }
+func (t *translator) Cut(at time.Time) []conversation.Event {
+	t.Changed()
+	return t.state.cut(at.UTC())
+}
 
 // line reads a line of stdout.
 func (t *translator) line(f agent.Frame) {
@@ -432,7 +436,11 @@ func (t *translator) delta(e event, at time.Time) {
 	if delta == "" {
 		return
 	}
-	o.say(delta)
+	if o.Long {
+		t.Unchanged()
+	} else {
+		o.say(delta)
+	}
 	t.Emit(o.Delta(delta, at))
 }
 

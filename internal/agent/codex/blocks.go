@@ -8,10 +8,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// maxOpen bounds the text and the input kept of one open block; ledger.MaxKept bounds those of all
-// blocks. A block that completes is emitted in full. If a longer block is aborted, only its status
-// changes.
-const maxOpen = 8 << 10
+// maxInput bounds the input kept of one open block, and ledger.MaxText its text; ledger.MaxKept
+// bounds those of all blocks. A block that completes is emitted in full. If a longer block is aborted,
+// only its status changes.
+const maxInput = 8 << 10
 
 // openBlock is an open block of a thread.
 type openBlock struct {
@@ -42,12 +42,12 @@ func (r *reader) room(o *openBlock) int {
 			kept += len(x.Text) + len(x.Block.Input)
 		}
 	}
-	return min(maxOpen, ledger.MaxKept-kept)
+	return min(maxInput, ledger.MaxKept-kept)
 }
 
 // delta appends to an open block. The block keeps its text if it fits into room.
 func (o *openBlock) delta(words string, room int, at time.Time) conversation.Event {
-	if len(o.Text)+len(words) > room {
+	if len(o.Text)+len(words) > min(room, ledger.MaxText) {
 		o.Long, o.Text = true, nil
 	}
 	if !o.Long {

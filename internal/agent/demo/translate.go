@@ -20,8 +20,7 @@ const maxRaw = 1 << 10
 // unknown.
 const reasonDelivered = "already_delivered"
 
-// translator translates the frames of one run, or the lines of one transcript file. It keeps the
-// complete open blocks, because closing a block shows it in full. The agent keeps them small.
+// translator translates the frames of one run, or the lines of one transcript file.
 type translator struct {
 	translate.Turn
 	state state
@@ -31,7 +30,7 @@ type translator struct {
 const stateVersion = 1
 
 type state struct {
-	ledger.Ledger[*ledger.Entry]
+	ledger.Ledger[*openBlock]
 	Waiting []string         `json:"waiting,omitempty"` // ids of questions
 	Usage   demoformat.Usage `json:"usage"`
 	Model   string           `json:"model,omitempty"`
@@ -40,6 +39,21 @@ type state struct {
 	// of them is pending.
 	Expected translate.Expected `json:"expected,omitempty"`
 	Ending   *ending            `json:"ending,omitempty"`
+}
+
+// openBlock is an open block. Its content is used only if the agent does not report the complete
+// text.
+type openBlock struct {
+	ledger.Entry
+	Long bool `json:"long,omitempty"` // the deltas exceed ledger.MaxText and are not kept
+}
+
+// Closed completes the block, or only changes its status if its complete content is unknown.
+func (o *openBlock) Closed(status conversation.BlockStatus, at time.Time) conversation.Event {
+	if o.Long {
+		return o.Updated(conversation.Updates{Status: status}, at)
+	}
+	return o.Entry.Closed(status, at)
 }
 
 type ending struct {
@@ -51,6 +65,7 @@ var _ agent.Expecter = (*translator)(nil)
 
 // Expect registers a prompt for the running turn.
 func (t *translator) Expect(s agent.Steered) (waits bool) {
+	t.Changed()
 	return t.state.Expected.Add(steerUUID(t.Run.RunID, s.PromptID), s)
 }
 
@@ -64,7 +79,7 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 }
 
 // State returns the state from which a later translator resumes.
-func (t *translator) State() ([]byte, error) { return agent.EncodeState(stateVersion, t.state) }
+func (t *translator) State() ([]byte, error) { return t.Turn.State(stateVersion, &t.state) }
 
 // Translate translates one frame.
 func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
@@ -73,6 +88,7 @@ func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
 
 // Cut aborts the open blocks, innermost first: a subagent ends before its block.
 func (t *translator) Cut(at time.Time) []conversation.Event {
+	t.Changed()
 	var events []conversation.Event
 	for open := &t.state.Open; len(*open) > 0; {
 		events = append(events, t.state.Close((*open)[len(*open)-1], conversation.Aborted, at.UTC()))
@@ -186,10 +202,10 @@ func (t *translator) end(outcome session.Outcome, reason string, at time.Time) {
 }
 
 // open starts a block that later lines continue.
-func (t *translator) open(where string, b conversation.Block, at time.Time) *ledger.Entry {
+func (t *translator) open(where string, b conversation.Block, at time.Time) *openBlock {
 	o := t.state.Find(b.ID)
 	if o == nil {
-		o = &ledger.Entry{Conversation: where, Block: b}
+		o = &openBlock{Entry: ledger.Entry{Conversation: where, Block: b}}
 		t.state.Open = append(t.state.Open, o)
 		t.Emit(o.Started(at))
 	}
@@ -198,7 +214,16 @@ func (t *translator) open(where string, b conversation.Block, at time.Time) *led
 
 func (t *translator) delta(l demoformat.Line, at time.Time) {
 	if o := t.state.Find(l.UUID); o != nil {
-		o.Block.Content = string(conversation.AppendText([]byte(o.Block.Content), l.Content))
+		switch {
+		case o.Long:
+			if l.Usage == nil {
+				t.Unchanged()
+			}
+		case len(o.Block.Content)+len(l.Content) > ledger.MaxText:
+			o.Long, o.Block.Content = true, ""
+		default:
+			o.Block.Content += l.Content
+		}
 		t.Emit(o.Delta(l.Content, at))
 	}
 }
@@ -206,7 +231,7 @@ func (t *translator) delta(l demoformat.Line, at time.Time) {
 // assistant closes a text block with its complete content, which replaces the deltas.
 func (t *translator) assistant(l demoformat.Line, at time.Time) {
 	o := t.open(conversationOf(l), textBlock(l), at) // if its start is missing
-	o.Block.Content = l.Content
+	o.Block.Content, o.Long = l.Content, false
 	status := conversation.Complete
 	if l.Aborted {
 		status = conversation.Aborted

@@ -84,6 +84,54 @@ func TestProcessExitEndsTurnInTranslator(t *testing.T) {
 	}
 }
 
+// TestStateOfLongTextIsSmall: the state is stored with every commit.
+func TestStateOfLongTextIsSmall(t *testing.T) {
+	t.Parallel()
+	text := strings.TrimSpace(strings.Repeat("word ", 500))
+	fs := newStage(t).play(t, "r1", text)
+	fs = fs[:len(fs)-3] // stopped before the complete text
+	tr, err := Adapter{}.NewTranslator(agent.RunContext{RunID: "r1"}, nil)
+	require.NoError(t, err)
+	var events []conversation.Event
+	var last []byte
+	kept := 0
+	for _, f := range fs {
+		out, err := tr.Translate(f)
+		require.NoError(t, err)
+		events = append(events, out.Events...)
+		state, err := tr.State()
+		require.NoError(t, err)
+		require.Less(t, len(state), 1<<10)
+		if last != nil && &state[0] == &last[0] {
+			kept++
+		}
+		last = state
+	}
+	require.Greater(t, kept, 400, "an unchanged state is not encoded again")
+	resumed, err := Adapter{}.NewTranslator(agent.RunContext{RunID: "r1"}, last)
+	require.NoError(t, err)
+	blocks := fold(append(events, resumed.Cut(begun)...)).Threads[0].Blocks
+	b := blocks[len(blocks)-1]
+	require.Equal(t, conversation.Aborted, b.Status)
+	require.Greater(t, len(b.Content), 2000)
+	require.True(t, strings.HasPrefix(text, b.Content), b.Content)
+}
+
+// TestStateOfEarlierReleaseIsContinued: earlier releases kept the whole text of an open block.
+func TestStateOfEarlierReleaseIsContinued(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("word ", 100)
+	stored := `{"v":1,"open":[{"conversation":"main","block":{"id":"b","type":"assistant_text","status":"streaming",` +
+		`"createdAt":"2026-11-23T00:00:00.000Z","content":"` + text + `"}}],"usage":{"input":0,"output":0}}`
+	tr, err := Adapter{}.NewTranslator(agent.RunContext{RunID: "r1"}, []byte(stored))
+	require.NoError(t, err)
+	cut := tr.Cut(begun)
+	require.Len(t, cut, 1)
+	whole, ok := cut[0].Data.(conversation.BlockComplete)
+	require.True(t, ok)
+	require.Equal(t, text, whole.Block.Content)
+}
+
 func TestSubagentBlocksCloseBeforeSubagent(t *testing.T) {
 	t.Parallel()
 	fs := newStage(t).play(t, "r1", "subagent bob: one two three")

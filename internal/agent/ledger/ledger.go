@@ -19,6 +19,11 @@ const Max = 64
 // write one block after the other bound each block instead.
 const MaxKept = 32 << 10
 
+// MaxText bounds the text that a state keeps of one open block, for agents that report the complete
+// text at the end of the block. The state is written with every commit, so it must not grow with the
+// text. A longer block that is aborted gets only its status: readers have its text.
+const MaxText = 256
+
 // Entry is an open block. Agents that need more data per block embed an Entry in their own type.
 type Entry struct {
 	Conversation string             `json:"conversation,omitempty"` // empty: the main one

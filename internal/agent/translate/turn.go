@@ -19,7 +19,31 @@ import (
 type Turn struct {
 	Run agent.RunContext // without a run id, every turn of a captured stream is read as one run
 	Out agent.Translation
+
+	encoded   []byte // the encoded state; nil if it may have changed since
+	unchanged bool   // the frame in progress has not changed the state
 }
+
+// State encodes the translator's state, unless it is unchanged since the last call. The result must
+// not be modified. The state is stored with every commit, and most commits have only deltas of a
+// text that the state does not keep.
+func (t *Turn) State(version int, state any) ([]byte, error) {
+	if t.encoded == nil {
+		encoded, err := agent.EncodeState(version, state)
+		if err != nil {
+			return nil, err
+		}
+		t.encoded = encoded
+	}
+	return t.encoded, nil
+}
+
+// Changed records that the state may have changed other than by a line or the exit.
+func (t *Turn) Changed() { t.encoded = nil }
+
+// Unchanged records that the line in progress does not change the state. Without it, State assumes
+// that each line does.
+func (t *Turn) Unchanged() { t.unchanged = true }
 
 // Restore decodes the stored state of the translator of the named agent. Without one, it leaves
 // state unchanged: the run starts.
@@ -37,7 +61,7 @@ func (t *Turn) Restore(name string, stored []byte, version int, state any) error
 // translation that the reader added to Out. The frame's time is in UTC. Frames after the end of the
 // turn are ignored.
 func (t *Turn) Read(f agent.Frame, ended bool, line, exit func(agent.Frame)) agent.Translation {
-	t.Out = agent.Translation{}
+	t.Out, t.unchanged = agent.Translation{}, false
 	f.At = f.At.UTC()
 	switch {
 	case ended:
@@ -45,6 +69,9 @@ func (t *Turn) Read(f agent.Frame, ended bool, line, exit func(agent.Frame)) age
 		line(f)
 	case f.Stream == agent.Exit:
 		exit(f)
+	}
+	if !t.unchanged {
+		t.Changed()
 	}
 	out := t.Out
 	t.Out = agent.Translation{}

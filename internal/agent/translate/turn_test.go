@@ -63,3 +63,32 @@ func TestStateErrorNamesAgentAndRun(t *testing.T) {
 	require.EqualError(t, turn.Restore("demo", []byte(`{"v":2}`), 1, &state),
 		"demo translator of run run_1: state: version 2 is newer than 1, which this release reads")
 }
+
+func TestStateIsEncodedAgainOnceItMayHaveChanged(t *testing.T) {
+	t.Parallel()
+	turn := translate.Turn{}
+	var state struct {
+		N int `json:"n"`
+	}
+	encoded := func() string {
+		data, err := turn.State(1, &state)
+		require.NoError(t, err)
+		return string(data)
+	}
+	read := func(line func(agent.Frame)) {
+		turn.Read(agent.Frame{Stream: agent.Stdout, Data: []byte("x")}, false, line, nil)
+	}
+	require.Equal(t, `{"v":1,"n":0}`, encoded())
+	read(func(agent.Frame) { state.N++ })
+	require.Equal(t, `{"v":1,"n":1}`, encoded())
+	read(func(agent.Frame) {
+		turn.Unchanged()
+		state.N++ // to see that it is not encoded again
+	})
+	require.Equal(t, `{"v":1,"n":1}`, encoded())
+	read(func(agent.Frame) {})
+	require.Equal(t, `{"v":1,"n":2}`, encoded())
+	state.N++
+	turn.Changed()
+	require.Equal(t, `{"v":1,"n":3}`, encoded())
+}
