@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 )
 
 // KeyBytes is the length of an installation's key.
@@ -48,13 +49,42 @@ type key struct {
 	master  []byte
 	secrets cipher.AEAD
 	plain   cipher.AEAD // for versionPlainKey
+	owners  *ownerCiphers
+}
+
+// ownerCiphers keeps the ciphers for the data of recent owners. The state of a turn is sealed with
+// every commit, and deriving a key costs more than sealing a small state with it.
+type ownerCiphers struct {
+	mu   sync.Mutex
+	kept map[string]cipher.AEAD
+}
+
+// maxOwnerCiphers bounds the kept ciphers; beyond it all are dropped. One takes about a kilobyte.
+const maxOwnerCiphers = 2048
+
+// get returns the cipher for a use and owner, made by derive if it is not kept.
+func (c *ownerCiphers) get(name string, derive func() cipher.AEAD) cipher.AEAD {
+	c.mu.Lock()
+	aead, ok := c.kept[name]
+	c.mu.Unlock()
+	if ok {
+		return aead
+	}
+	aead = derive()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.kept) >= maxOwnerCiphers {
+		clear(c.kept)
+	}
+	c.kept[name] = aead
+	return aead
 }
 
 func newKey(master []byte) (key, error) {
 	if len(master) != KeyBytes {
 		return key{}, fmt.Errorf("the key has %d bytes; it must have %d", len(master), KeyBytes)
 	}
-	k := key{master: slices.Clone(master)}
+	k := key{master: slices.Clone(master), owners: &ownerCiphers{kept: map[string]cipher.AEAD{}}}
 	copy(k.id[:], k.derive(useKeyID))
 	var err error
 	if k.secrets, err = newAEAD(k.derive(useSecrets)); err != nil {
@@ -202,11 +232,14 @@ func (b *Keyring) keyOf(sealed []byte) (key, error) {
 
 // data returns the cipher for the data of an owner.
 func (k key) data(use, owner string) cipher.AEAD {
-	aead, err := newAEAD(k.derive(useData + use + "\x00" + owner))
-	if err != nil { // the key has the right length
-		panic(fmt.Sprintf("secret: %v", err))
-	}
-	return aead
+	name := useData + use + "\x00" + owner
+	return k.owners.get(name, func() cipher.AEAD {
+		aead, err := newAEAD(k.derive(name))
+		if err != nil { // the key has the right length
+			panic(fmt.Sprintf("secret: %v", err))
+		}
+		return aead
+	})
 }
 
 func seal(k key, aead cipher.AEAD, name string, text []byte) []byte {

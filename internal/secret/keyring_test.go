@@ -5,6 +5,7 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -123,4 +124,32 @@ func TestSignaturesAreOfUseAndKey(t *testing.T) {
 	require.False(t, before.Verify("other use", []byte("data"), signature))
 	require.False(t, before.Verify("use", []byte("other data"), signature))
 	require.False(t, before.Verify("use", []byte("data"), nil))
+}
+
+// TestDataOfManyOwnersIsSealed covers more owners than those whose ciphers are kept.
+func TestDataOfManyOwnersIsSealed(t *testing.T) {
+	t.Parallel()
+	keyring := newBox(t, masterKey(1))
+	sealed := map[string][]byte{}
+	for i := range 5000 {
+		owner := fmt.Sprint("ses_", i)
+		sealed[owner] = keyring.SealData("state", owner, "run", []byte(owner))
+	}
+	other := newBox(t, masterKey(1))
+	for owner, data := range sealed {
+		text, err := other.OpenData("state", owner, "run", data)
+		require.NoError(t, err)
+		require.Equal(t, owner, string(text))
+	}
+	_, err := keyring.OpenData("state", "ses_2", "run", sealed["ses_1"])
+	require.ErrorIs(t, err, secret.ErrSealed)
+	_, err = keyring.OpenData("transcript", "ses_1", "run", sealed["ses_1"])
+	require.ErrorIs(t, err, secret.ErrSealed)
+}
+
+//nolint:paralleltest // the test counts allocations
+func TestKeyOfOwnerIsDerivedOnce(t *testing.T) {
+	keyring := newBox(t, masterKey(1))
+	data := []byte("state")
+	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { keyring.SealData("state", "ses_1", "run", data) }), 8.0)
 }
