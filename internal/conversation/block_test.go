@@ -127,3 +127,59 @@ func TestEventsHaveShapesOfContract(t *testing.T) {
 		require.JSONEq(t, want, string(got))
 	}
 }
+
+// TestDeltasAreEncodedAlike checks that the short way to encode a delta gives the bytes of the general
+// encoder.
+func TestDeltasAreEncodedAlike(t *testing.T) {
+	t.Parallel()
+	alike := func(d conversation.TextDelta) {
+		type general conversation.TextDelta
+		want, err := conversation.Encode(general(d))
+		require.NoError(t, err)
+		got, err := conversation.Encode(d)
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(got))
+		var decoded general
+		require.NoError(t, json.Unmarshal(got, &decoded))
+		short, err := conversation.DecodeTextDelta(got)
+		require.NoError(t, err)
+		require.Equal(t, conversation.TextDelta(decoded), short)
+	}
+	for c := range rune(0x180) {
+		alike(conversation.TextDelta{BlockID: "msg_1", Delta: "a" + string(c) + "b"})
+		alike(conversation.TextDelta{BlockID: string(c), Delta: "word "})
+		alike(conversation.TextDelta{BlockID: "b", Delta: string([]byte{byte(c)})})
+	}
+	for _, text := range []string{"", "<b>&", "\u2028\u2029", "\xff", "語"} {
+		alike(conversation.TextDelta{BlockID: "b", Delta: text})
+	}
+}
+
+func TestDeltaOfAnyFormIsDecoded(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]conversation.TextDelta{
+		`{"delta":"x","blockId":"b"}`:                 {BlockID: "b", Delta: "x"},
+		`{"blockId":"b","delta":"x","more":"y"}`:      {BlockID: "b", Delta: "x"},
+		`{"blockId":"b","delta":"x","delta":"y"}`:     {BlockID: "b", Delta: "y"},
+		`{"blockId":"b","delta":"x\",\"delta\":\"y"}`: {BlockID: "b", Delta: `x","delta":"y`},
+		`{"blockId":"b"}`:                             {BlockID: "b"},
+		`{"blockId":"b", "delta":"\u0041"}`:           {BlockID: "b", Delta: "A"},
+	} {
+		got, err := conversation.DecodeTextDelta([]byte(text))
+		require.NoError(t, err, text)
+		require.Equal(t, want, got, text)
+	}
+	for _, text := range []string{"", `{"blockId":"b","delta":"x`, `{"blockId":"b","delta":x"}`, `{"blockId":"b","delta":"x"}}`} {
+		_, err := conversation.DecodeTextDelta([]byte(text))
+		require.Error(t, err, text)
+	}
+}
+
+//nolint:paralleltest // the test counts allocations
+func TestDeltaIsEncodedWithoutCopies(t *testing.T) {
+	var delta any = conversation.TextDelta{BlockID: "msg_1", Delta: "word "}
+	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { _, _ = conversation.Encode(delta) }), 1.0)
+	encoded, err := conversation.Encode(delta)
+	require.NoError(t, err)
+	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { _, _ = conversation.DecodeTextDelta(encoded) }), 1.0)
+}

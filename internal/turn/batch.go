@@ -1,7 +1,6 @@
 package turn
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
@@ -107,14 +106,14 @@ func (b *batch) join(e eventlog.Draft) (bool, error) {
 	last := &b.add.Events[n-1]
 	d := &b.delta
 	if !d.decoded {
-		var first conversation.TextDelta
-		if json.Unmarshal(last.Data, &first) != nil {
+		first, err := conversation.DecodeTextDelta(last.Data)
+		if err != nil {
 			return false, nil //nolint:nilerr // it is stored unchanged
 		}
 		*d = joinedDelta{decoded: true, block: first.BlockID, text: append(d.text[:0], first.Delta...)}
 	}
-	var next conversation.TextDelta
-	if err := json.Unmarshal(e.Data, &next); err != nil {
+	next, err := conversation.DecodeTextDelta(e.Data)
+	if err != nil {
 		return false, b.endDelta()
 	}
 	if next.BlockID != d.block || last.ConversationID != e.ConversationID || len(d.text)+len(next.Delta) > maxDelta {
