@@ -22,6 +22,14 @@ func (u usage) minus(o usage) usage { return usage{u.bytes - o.bytes, u.inodes -
 // exceeds reports whether the usage exceeds the limits of disk or inodes.
 func (u usage) exceeds(l Limits) bool { return u.bytes > l.Disk || u.inodes > l.Inodes }
 
+// fewMore reports whether a growth between two counts is so small that the box stays within its
+// limits even if it continues until the longest interval has passed. An agent at work appends to its
+// transcript and its journal all the time.
+func (u usage) fewMore(left usage) bool {
+	const share = 16 * int64(maxMeasureInterval/measureInterval)
+	return u.bytes <= left.bytes/share && u.inodes <= left.inodes/share
+}
+
 // maxDepth bounds the nesting of directories, since all parents stay open while a directory is
 // counted.
 const maxDepth = 1000

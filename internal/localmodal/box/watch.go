@@ -19,8 +19,8 @@ const (
 	// and, without control groups, of the memory and the CPU time of boxes.
 	watchInterval = 200 * time.Millisecond
 	// measureInterval and maxMeasureInterval bound the interval between counts of a box's files,
-	// which doubles while they do not change. They are counted earlier if the file system grows by
-	// half of the space that the box may still use.
+	// which doubles while they grow little; see fewMore. They are counted earlier if the file system
+	// grows by half of the space that the box may still use.
 	measureInterval    = 10 * time.Second
 	maxMeasureInterval = time.Minute
 	// measureShare and growingShare bound the share of time for counting the files of one box (one
@@ -274,7 +274,7 @@ func (w *watchdog) count(s *watched, used usage, oldest time.Time) {
 		w.rt.logger.Warn("files of a sandbox could not be counted", slog.String("sandbox_id", s.box.id), slog.Any("error", err))
 	}
 	total := taken(files)
-	if total == s.counted {
+	if total.minus(s.counted).fewMore(usage{limits.Disk, limits.Inodes}.minus(total)) {
 		s.interval = min(2*s.interval, maxMeasureInterval)
 	} else {
 		s.interval = measureInterval

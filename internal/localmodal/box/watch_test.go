@@ -219,6 +219,31 @@ func TestFilesOfManyBoxesAreCountedWithoutListingMachine(t *testing.T) {
 	}
 }
 
+// TestFilesOfSlowlyGrowingBoxAreCountedLessOften: an agent at work appends to its files all the time,
+// and counting them costs more than it does.
+func TestFilesOfSlowlyGrowingBoxAreCountedLessOften(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{Limits: Limits{Disk: 256 << 20}})
+	w := newWatchdog(b.rt) // not running: the test calls count itself
+	s := &watched{box: b.start(), interval: measureInterval}
+	count := func() time.Duration {
+		w.count(s, usage{}, time.Now())
+		require.Nil(t, s.box.Exceeded())
+		return s.interval
+	}
+	count()
+	s.interval = measureInterval
+	for _, want := range []time.Duration{2 * measureInterval, 4 * measureInterval, maxMeasureInterval, maxMeasureInterval} {
+		b.sh(s.box, "head -c 20000 /dev/urandom >>/root/grows")
+		require.Equal(t, want, count())
+	}
+	b.sh(s.box, "head -c 16M /dev/urandom >>/root/grows")
+	require.Equal(t, measureInterval, count(), "it might reach its limit before the next count")
+	require.Equal(t, 2*measureInterval, count())
+	b.sh(s.box, "rm /root/grows")
+	require.Equal(t, 4*measureInterval, count())
+}
+
 // TestProcessesOfBoxAreThoseOfItsGroup checks that both ways to find them agree.
 func TestProcessesOfBoxAreThoseOfItsGroup(t *testing.T) {
 	t.Parallel()
