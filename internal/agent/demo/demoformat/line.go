@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
 	"github.com/overwinter-dev/overwinter/internal/question"
 )
 
@@ -91,6 +92,9 @@ func (l Line) Encode() ([]byte, error) {
 // DecodeLine decodes a line of the agent's output. It returns false if the line is invalid, has an
 // unknown type, or lacks a field that its type requires.
 func DecodeLine(data []byte) (Line, bool) {
+	if l, ok := decodeDelta(data); ok {
+		return l, true
+	}
 	var l Line
 	if err := json.Unmarshal(data, &l); err != nil {
 		return Line{}, false
@@ -109,4 +113,29 @@ func DecodeLine(data []byte) (Line, bool) {
 		return l, true
 	}
 	return Line{}, false
+}
+
+// decodeDelta decodes a line of the most frequent type with no other fields than a text of the main
+// agent has, and returns false for any other line. Decoding it with reflection takes several times
+// as long.
+func decodeDelta(data []byte) (l Line, ok bool) {
+	plain := true
+	valid := jsonscan.Fields(data, func(key, value []byte) {
+		switch string(key) {
+		case "type":
+			l.Type = LineType(jsonscan.Text(value))
+		case "uuid":
+			l.UUID = jsonscan.Text(value)
+		case "runId":
+			l.RunID = jsonscan.Text(value)
+		case "content":
+			l.Content = jsonscan.Text(value)
+		case "at":
+			plain = plain && l.At.UnmarshalJSON(value) == nil
+		default:
+			plain = false
+		}
+		plain = plain && len(value) > 0 && value[0] == '"'
+	})
+	return l, valid && plain && l.Type == LineDelta && l.UUID != ""
 }
