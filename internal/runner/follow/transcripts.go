@@ -101,6 +101,7 @@ func (v *Versions) of(path string) int64 {
 type Transcripts struct {
 	versions *Versions
 	files    map[string]*followed
+	expander expander
 }
 
 // followed is one file as it was last seen.
@@ -144,7 +145,7 @@ func NewTranscripts(known []transcript.Position, v *Versions) *Transcripts {
 // strict compares everything that was read before, not only its ends. An error is that of send; a
 // file that cannot be read waits for the next poll.
 func (f *Transcripts) Poll(patterns []string, strict bool, send func(*runner.Segment) error) error {
-	for _, path := range Expand(patterns) {
+	for _, path := range f.expander.expand(patterns, strict) {
 		t := f.files[path]
 		if t == nil {
 			t = &followed{path: path}
