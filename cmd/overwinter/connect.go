@@ -27,7 +27,7 @@ import (
 type databaseFlags struct {
 	DatabaseURL string `env:"OVERWINTER_DATABASE_URL" required:"" placeholder:"URL" help:"URL of Postgres: postgres://user:password@host:port/database."`
 
-	MaxConns                 int32         `name:"database-max-conns" env:"OVERWINTER_DATABASE_MAX_CONNS" placeholder:"N" help:"Connections in the pool, from 2 to 1000. Default: pool_max_conns of the URL, else 16."`
+	MaxConns                 int32         `name:"database-max-conns" env:"OVERWINTER_DATABASE_MAX_CONNS" placeholder:"N" help:"Connections in the pool, from 2 to 1000. Default: pool_max_conns of the URL, else 4 per processor, from 8 to 16."`
 	ConnectTimeout           time.Duration `name:"database-connect-timeout" env:"OVERWINTER_DATABASE_CONNECT_TIMEOUT" placeholder:"DURATION" help:"Limit for connecting. Default: connect_timeout of the URL, else 5s."`
 	CallTimeout              time.Duration `name:"database-call-timeout" env:"OVERWINTER_DATABASE_CALL_TIMEOUT" default:"15s" placeholder:"DURATION" help:"Limit for a call, including waits for a connection or a lock. Default ${default}."`
 	BulkTimeout              time.Duration `name:"database-bulk-timeout" env:"OVERWINTER_DATABASE_BULK_TIMEOUT" default:"1m" placeholder:"DURATION" help:"Limit for a call that moves whole files or histories. Default ${default}."`

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -29,7 +30,7 @@ type Options struct {
 	// Logger receives errors that are not returned to a caller. Default: nothing is logged.
 	Logger *slog.Logger
 	// MaxConns bounds the connections of the pool. The notifier and each listener use an additional
-	// one. URL: pool_max_conns. Default 16.
+	// one. URL: pool_max_conns. Default: 4 per processor of this process, from 8 to 16.
 	MaxConns int32
 	// ConnectTimeout bounds each attempt to connect. URL: connect_timeout. Default 5s.
 	ConnectTimeout time.Duration
@@ -72,7 +73,7 @@ func (o Options) withDefaults(url string) (Options, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if _, ok := given.RuntimeParams["pool_max_conns"]; o.MaxConns == 0 && !ok {
-		o.MaxConns = 16
+		o.MaxConns = defaultConns()
 	}
 	if o.ConnectTimeout == 0 {
 		o.ConnectTimeout = cmp.Or(given.ConnectTimeout, 5*time.Second)
@@ -93,6 +94,11 @@ func (o Options) withDefaults(url string) (Options, error) {
 	}
 	return o, nil
 }
+
+// defaultConns returns a pool's default size. Each connection parses and plans every statement for
+// itself, again after each vacuum of a table, so connections that the processors cannot keep busy
+// cost more than the calls that would wait for one.
+func defaultConns() int32 { return int32(min(max(8, 4*runtime.GOMAXPROCS(0)), 16)) }
 
 // DB gives access to all stored data through a connection pool. It is safe for concurrent use. Its
 // methods return *failure.Error, never an error of the driver: not found, illegal_state and similar
