@@ -18,23 +18,14 @@ func (db *DB) eventsExtend(ctx context.Context, appends []eventlog.Append) (map[
 	if extend == nil {
 		return nil, nil
 	}
-	ctx, cancel := within(ctx, db.options.CallTimeout)
-	defer cancel()
-	const doing = "append deltas"
-	conn, err := db.pool.Acquire(ctx)
-	if err != nil {
-		return nil, fault(doing, err)
-	}
-	defer conn.Release()
 	var ids []string
-	var trip lookups // a transaction
-	err = trip.send(ctx, conn.Conn(), []string{genericPlans}, func(in *lookups) (err error) {
+	err := db.inOneTrip(ctx, func(in *lookups) (err error) {
 		ids, err = db.q.EventsExtend(ctx, in, extend)
 		return err
 	})
 	if err != nil {
 		db.readers.notify(extend.SessionIds...) //nolint:contextcheck // the notifier outlives the call
-		return nil, fault(doing, err)
+		return nil, fault("append deltas", err)
 	}
 	db.readers.notify(ids...) //nolint:contextcheck // as above
 	extended := make(map[string]struct{}, len(ids))

@@ -35,7 +35,7 @@ func (db *DB) SessionFork(ctx context.Context, f fork.Fork, first *session.Promp
 				return err
 			}
 			if earlier != "" {
-				stored, err = db.sessionGet(ctx, tx, earlier)
+				stored, err = db.sessionIn(ctx, tx, earlier)
 				return err
 			}
 		}
@@ -74,12 +74,12 @@ func (db *DB) SessionFork(ctx context.Context, f fork.Fork, first *session.Promp
 			}
 		}
 		created = true
-		stored, err = db.sessionGet(ctx, tx, f.ID)
+		stored, err = db.sessionIn(ctx, tx, f.ID)
 		return err
 	})
 	if err == nil {
 		one := []session.Session{stored}
-		err = fault("read a session", db.headsInto(ctx, db.pool, one))
+		err = fault("read a session", db.inOneTrip(ctx, func(in *lookups) error { return db.headsInto(ctx, in, one) }))
 		stored = one[0]
 	}
 	if err != nil {
@@ -246,13 +246,8 @@ func (db *DB) SessionForks(ctx context.Context, sessionID string, limit int, cur
 		for i, id := range ids {
 			keys[i] = listKey{ID: id}
 		}
-		if items, err = db.sessionsOf(ctx, tx, keys); err != nil {
-			return err
-		}
-		if err := db.commandsInto(ctx, tx, items); err != nil {
-			return err
-		}
-		return db.headsInto(ctx, tx, items)
+		items, err = db.sessionsOf(ctx, tx, keys)
+		return err
 	})
 	return items, next, err
 }

@@ -36,7 +36,7 @@ func (db *DB) SessionImport(ctx context.Context, in bundle.Import, archive io.Re
 				return err
 			}
 			if earlier != "" {
-				stored, err = db.sessionGet(ctx, tx, earlier)
+				stored, err = db.sessionIn(ctx, tx, earlier)
 				return err
 			}
 		}
@@ -44,12 +44,12 @@ func (db *DB) SessionImport(ctx context.Context, in bundle.Import, archive io.Re
 			return err
 		}
 		created = true
-		stored, err = db.sessionGet(ctx, tx, in.Session.ID)
+		stored, err = db.sessionIn(ctx, tx, in.Session.ID)
 		return err
 	})
 	if err == nil {
 		one := []session.Session{stored}
-		err = fault("read a session", db.headsInto(ctx, db.pool, one))
+		err = fault("read a session", db.inOneTrip(ctx, func(in *lookups) error { return db.headsInto(ctx, in, one) }))
 		stored = one[0]
 	}
 	if err != nil {

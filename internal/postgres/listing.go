@@ -60,12 +60,12 @@ func (db *DB) SessionList(ctx context.Context, f listing.Filter) (items []sessio
 		if items, err = db.sessionsOf(ctx, tx, keys); err != nil {
 			return err
 		}
-		return cmp.Or(db.startWaits(ctx, tx, starting(items)), db.commandsInto(ctx, tx, items), db.headsInto(ctx, tx, items))
+		return db.startWaits(ctx, tx, starting(items))
 	})
 	return items, nextCursor, err
 }
 
-// sessionsOf reads sessions in the order of the given keys.
+// sessionsOf reads sessions in the order of the given keys, with their pending commands and heads.
 func (db *DB) sessionsOf(ctx context.Context, tx pgx.Tx, keys []listKey) ([]session.Session, error) {
 	items := make([]session.Session, len(keys))
 	if len(keys) == 0 {
@@ -74,18 +74,21 @@ func (db *DB) sessionsOf(ctx context.Context, tx pgx.Tx, keys []listKey) ([]sess
 	at := make(map[string]int, len(keys))
 	ids := make([]string, len(keys))
 	for i, key := range keys {
-		ids[i], at[key.ID] = key.ID, i
+		ids[i], at[key.ID], items[i].ID = key.ID, i, key.ID
 	}
-	rows, err := db.q.SessionViews(ctx, tx, ids)
-	if err != nil {
-		return nil, err
-	}
-	for _, row := range rows {
-		if items[at[row.ID]], err = sessionOf(row); err != nil {
-			return nil, err
+	var in lookups
+	err := in.send(ctx, tx.Conn(), []string{genericPlans}, func(in *lookups) error {
+		rows, viewsErr := db.q.SessionViews(ctx, in, ids)
+		for _, row := range rows {
+			s, err := sessionOf(row)
+			if err != nil {
+				return err
+			}
+			items[at[row.ID]] = s
 		}
-	}
-	return items, nil
+		return cmp.Or(viewsErr, db.commandsInto(ctx, in, items), db.headsInto(ctx, in, items))
+	})
+	return items, err
 }
 
 // listKey is the position of a session in a list.

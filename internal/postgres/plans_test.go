@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/listing"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -71,6 +72,33 @@ func TestTurnsArePlannedOnce(t *testing.T) {
 		require.True(t, ended.Attended)
 	}
 	plannedOnce(t, b, db, turns/2)
+}
+
+// TestReadsOfSessionsArePlannedOnce: clients that poll read a session or a prompt many times, with
+// lists in between.
+func TestReadsOfSessionsArePlannedOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.attended(t)
+	prompt := b.submit(t, "hello")
+	b.sql(t, "ANALYZE") // without statistics, a custom plan rarely seems cheaper
+	db, err := postgres.Open(b.ctx, b.url, postgres.Options{MaxConns: 1})
+	require.NoError(t, err)
+	defer db.Close()
+	const reads = 20
+	for range reads {
+		got, err := db.SessionGet(b.ctx, b.id)
+		require.NoError(t, err)
+		require.Equal(t, b.id, got.ID)
+		_, err = db.PromptGet(b.ctx, b.id, prompt)
+		require.NoError(t, err)
+		_, _, _, err = db.SessionNeeds(b.ctx, b.id, []string{"ANTHROPIC_API_KEY"})
+		require.NoError(t, err)
+		items, _, err := db.SessionList(b.ctx, listing.Filter{})
+		require.NoError(t, err)
+		require.Len(t, items, 1)
+	}
+	plannedOnce(t, b, db, reads/2)
 }
 
 // plannedOnce requires fewer than most plans of every statement that the only connection of a pool

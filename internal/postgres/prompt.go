@@ -236,7 +236,11 @@ func (s *sessionTx) addQueue(queue event.QueueData, changes ...event.QueueChange
 // PromptGet returns a prompt. Errors: session_not_found, prompt_not_found.
 func (db *DB) PromptGet(ctx context.Context, sessionID, promptID string) (session.Prompt, error) {
 	const doing = "read a prompt"
-	row, err := db.q.PromptGet(ctx, db.pool, &dbsqlc.PromptGetParams{SessionID: sessionID, ID: promptID})
+	var row dbsqlc.Prompt
+	err := db.inOneTrip(ctx, func(in *lookups) (err error) {
+		row, err = db.q.PromptGet(ctx, in, &dbsqlc.PromptGetParams{SessionID: sessionID, ID: promptID})
+		return err
+	})
 	if isNoRows(err) {
 		if _, err := db.SessionGet(ctx, sessionID); err != nil {
 			return session.Prompt{}, err
@@ -334,7 +338,11 @@ func (db *DB) promptsUsage(ctx context.Context, prompts []session.Prompt, set fu
 	if len(ids) == 0 {
 		return nil
 	}
-	rows, err := db.q.RunsUsage(ctx, db.pool, ids)
+	var rows []dbsqlc.RunsUsageRow
+	err := db.inOneTrip(ctx, func(in *lookups) (err error) {
+		rows, err = db.q.RunsUsage(ctx, in, ids)
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func (db *DB) SessionCreate(ctx context.Context, s session.Session, first *sessi
 				return err
 			}
 			if earlier != "" {
-				stored, err = db.sessionGet(ctx, tx, earlier)
+				stored, err = db.sessionIn(ctx, tx, earlier)
 				return err
 			}
 		}
@@ -58,7 +58,7 @@ func (db *DB) SessionCreate(ctx context.Context, s session.Session, first *sessi
 			}
 		}
 		created = true
-		stored, err = db.sessionGet(ctx, tx, s.ID)
+		stored, err = db.sessionIn(ctx, tx, s.ID)
 		return err
 	})
 	if err != nil {
@@ -136,14 +136,19 @@ func (db *DB) promptFirst(ctx context.Context, tx pgx.Tx, sessionID string, p se
 
 // SessionGet returns a session.
 func (db *DB) SessionGet(ctx context.Context, sessionID string) (session.Session, error) {
-	s, err := db.sessionGet(ctx, db.pool, sessionID)
+	var s session.Session
+	err := db.inOneTrip(ctx, func(in *lookups) error {
+		one := []session.Session{{ID: sessionID}}
+		var getErr error
+		if s, getErr = db.sessionGet(ctx, in, sessionID); getErr == nil {
+			one[0] = s
+		}
+		headErr := db.headsInto(ctx, in, one)
+		s = one[0]
+		return cmp.Or(getErr, headErr)
+	})
 	if err == nil && (s.Status.Final() || len(s.Pending) > 0) { // a purge begins by stopping the session
 		s.Purge, err = db.purgeGet(ctx, db.pool, sessionID)
-	}
-	if err == nil {
-		one := []session.Session{s}
-		err = db.headsInto(ctx, db.pool, one)
-		s = one[0]
 	}
 	if err == nil && s.Starts() {
 		err = db.startWaits(ctx, db.pool, []*session.Session{&s})
@@ -177,6 +182,17 @@ func (db *DB) sessionGet(ctx context.Context, tx dbsqlc.DBTX, sessionID string) 
 		s.Pending = commandsOf(rows)
 	}
 	return s, cmp.Or(rowsErr, err)
+}
+
+// sessionIn is sessionGet in a transaction that has not locked the session, with the plans of
+// inOneTrip.
+func (db *DB) sessionIn(ctx context.Context, tx pgx.Tx, sessionID string) (s session.Session, err error) {
+	var in lookups
+	err = in.send(ctx, tx.Conn(), []string{genericPlans}, func(in *lookups) (err error) {
+		s, err = db.sessionGet(ctx, in, sessionID)
+		return err
+	})
+	return s, err
 }
 
 // sessionGetBare reads a session without its commands.

@@ -130,6 +130,10 @@ func TestStatementsPerTurn(t *testing.T) {
 			require.NoError(t, err)
 			require.Positive(t, bounds.Newest)
 		})
+		costs["SessionGet"] = count(func() { // by clients that poll
+			_, err := db.SessionGet(b.ctx, b.id)
+			require.NoError(t, err)
+		})
 		costs["SessionLook"] = count(func() {
 			_, err := db.SessionLook(b.ctx, b.id, "workflow-run")
 			require.NoError(t, err)
@@ -148,6 +152,7 @@ func TestStatementsPerTurn(t *testing.T) {
 		"AttendantDue":            {Statements: 1, RoundTrips: 1},
 		"EventsRead":              {Statements: 2, RoundTrips: 1},
 		"RunClaim of nothing":     {Statements: 9, RoundTrips: 2},
+		"SessionGet":              {Statements: 4, RoundTrips: 1},
 		"SessionLook":             {Statements: 7, RoundTrips: 2},
 	}, costs)
 }

@@ -74,6 +74,22 @@ func (db *DB) inTwoTrips(ctx context.Context, doing string, begin []string, read
 	return fault(doing, err)
 }
 
+// inOneTrip runs queries that find their rows by key in one round trip, which is one transaction.
+// They are planned once per connection: see genericPlans. By default Postgres plans the read of a
+// session or prompt each time, which takes ten times as long as its execution. ask is called as
+// described at lookups.
+func (db *DB) inOneTrip(ctx context.Context, ask func(*lookups) error) error {
+	ctx, cancel := within(ctx, db.options.CallTimeout)
+	defer cancel()
+	conn, err := db.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	var in lookups
+	return in.send(ctx, conn.Conn(), []string{genericPlans}, ask)
+}
+
 func rollback(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 	defer cancel()

@@ -20,8 +20,10 @@ FROM sessions s LEFT JOIN session_forks f ON f.session_id = s.id LEFT JOIN sessi
 
 -- name: SessionNeeds :one
 -- SessionNeeds returns the agent of a session and its profile, and the names for which a secret is
--- stored.
-SELECT s.agent, s.profile, ARRAY(SELECT c.name FROM secrets c WHERE c.name = ANY(sqlc.arg(names)::text[]) ORDER BY c.name)::text[] AS present
+-- stored. The names are unnested, because Postgres would plan each execution again for the number of
+-- elements of an array in a condition, which takes ten times as long as the execution.
+SELECT s.agent, s.profile,
+    ARRAY(SELECT c.name FROM secrets c WHERE c.name IN (SELECT unnest(sqlc.arg(names)::text[])) ORDER BY c.name)::text[] AS present
 FROM sessions s WHERE s.id = @id;
 
 -- name: SessionViews :many
