@@ -120,7 +120,7 @@ func TestEveryAgentKeepsItsMemory(t *testing.T) {
 	t.Parallel()
 	for _, a := range agentsUnderTest {
 		t.Run(a.name, func(t *testing.T) {
-			inShortForm(t, a.name, "codex")
+			inShortForm(t, a.name, "claude-sdk")
 			t.Parallel()
 			keepsItsMemory(t, a)
 		})

@@ -174,7 +174,7 @@ func TestEveryAgentInTrouble(t *testing.T) {
 	}
 	for _, a := range agents {
 		t.Run(a.name, func(t *testing.T) {
-			inShortForm(t, a.name, "opencode")
+			inShortForm(t, a.name, "codex")
 			t.Parallel()
 			b := &trouble{stack: s, a: a, server: servers[a.name], database: database}
 			b.readsItsProfile(t)
