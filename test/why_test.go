@@ -49,12 +49,12 @@ type witness struct {
 func (s *stack) newWitness() *witness { return &witness{api: s.api, said: map[string]string{}} }
 
 // watch requests an explanation of the newest prompt of each session in turn, until ctx ends.
-func (w *witness) watch(ctx context.Context, sessions []string) {
+func (w *witness) watch(ctx context.Context, sessions []string, pause time.Duration) {
 	for i := 0; ctx.Err() == nil; i++ {
 		w.ask(ctx, sessions[i%len(sessions)], "")
 		select {
 		case <-ctx.Done():
-		case <-time.After(100 * time.Millisecond):
+		case <-time.After(pause):
 		}
 	}
 }
