@@ -30,7 +30,7 @@ func TestOutages(t *testing.T) { //nolint:tparallel // one outage after the othe
 // replacement.
 func (r *rig) workersFrozenAtTheBegin(t *testing.T) {
 	t.Helper()
-	const sessions = 8
+	const sessions = 4 // with and without a retry, with and without a hibernation
 	subjects := make([]*subject, sessions)
 	for i := range subjects {
 		subjects[i] = r.newSubject(t, object{"prompt": object{"id": "first", "content": "hello"}})
