@@ -130,13 +130,17 @@ func (s *system) workerNeeds(ctx context.Context, settle time.Duration) (needs, 
 		return needs{}, err
 	}
 	settled := float64(time.Now().Unix())
-	n, err := s.workerMetrics(ctx)
+	url, err := s.workerMetricsURL()
+	if err != nil {
+		return needs{}, err
+	}
+	n, err := workerMetrics(ctx, url)
 	if err != nil {
 		return needs{}, err
 	}
 	for {
 		// The responses are garbage themselves, which triggers the worker's next collection.
-		latest, err := s.workerMetrics(ctx)
+		latest, err := workerMetrics(ctx, url)
 		if err != nil {
 			return needs{}, err
 		}
@@ -152,15 +156,20 @@ func (s *system) workerNeeds(ctx context.Context, settle time.Duration) (needs, 
 	}
 }
 
-// workerMetrics returns the worker's metrics without labels.
-func (s *system) workerMetrics(ctx context.Context) (map[string]float64, error) {
+// workerMetricsURL returns the address of the worker's metrics.
+func (s *system) workerMetricsURL() (string, error) {
 	processes := readProcesses()
 	argv := processes[processes.child(workerCPU, s.pid())].argv
 	at := slices.Index(argv, "--health-address")
 	if at < 0 || at+1 == len(argv) {
-		return nil, errors.New("the worker has no address for its metrics")
+		return "", errors.New("the worker has no address for its metrics")
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+argv[at+1]+"/metrics", nil)
+	return "http://" + argv[at+1] + "/metrics", nil
+}
+
+// workerMetrics returns the worker's metrics without labels.
+func workerMetrics(ctx context.Context, url string) (map[string]float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}
