@@ -21,7 +21,7 @@ func (t *Turns) quarantine(ctx context.Context, in TurnRequest, start run.Start)
 	}); err != nil {
 		logger.WarnContext(ctx, "could not interrupt the agent of a quarantined run", slog.Any("error", err))
 	}
-	message := fmt.Sprintf("Workers were lost while they handled what the agent printed after frame %d. "+
+	message := fmt.Sprintf("Workers were lost while they processed the agent's output after frame %d. "+
 		"The rest of its output in this turn is not read.", start.Run.LastFrame)
 	if err := t.store.ProblemReport(ctx, in.SessionID, session.ReasonQuarantined, message); err != nil {
 		return TurnResult{}, stored(err)

@@ -23,8 +23,8 @@ import (
 	sdklog "go.temporal.io/sdk/log"
 )
 
-// waitLimit bounds every wait of a test. What it waits for takes a moment where the machine is free;
-// all packages' tests share it.
+// waitLimit bounds every wait of a test. It is generous because the tests of all packages share the
+// machine.
 const waitLimit = 2 * time.Minute
 
 // Variables that give the test binary another role.

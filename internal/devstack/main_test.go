@@ -30,8 +30,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
 )
 
-// waitLimit bounds every wait of a test. What it waits for takes a moment where the machine is free;
-// all packages' tests share it.
+// waitLimit bounds every wait of a test. It is generous because the tests of all packages share the
+// machine.
 const waitLimit = 2 * time.Minute
 
 // TestMain lets this program act as overwinter and overwinter-temporal, next to a real Postgres,

@@ -67,7 +67,7 @@ func temporalReady(address string) func(context.Context) error {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = connection.Close() }() // nothing is under way
+		defer func() { _ = connection.Close() }() // no call is in progress
 		answer, err := grpc_health_v1.NewHealthClient(connection).Check(ctx,
 			&grpc_health_v1.HealthCheckRequest{Service: "temporal.api.workflowservice.v1.WorkflowService"})
 		if err != nil {

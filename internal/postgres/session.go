@@ -166,7 +166,7 @@ func (db *DB) SessionNeeds(ctx context.Context, sessionID string, names []string
 	if isNoRows(err) {
 		return "", "", nil, noSession(sessionID)
 	}
-	return row.Agent, row.Profile, row.Present, fault("read what the agent of a session needs", err)
+	return row.Agent, row.Profile, row.Present, fault("read the needs of a session's agent", err)
 }
 
 // sessionGet reads a session with its pending commands.

@@ -19,7 +19,7 @@ export async function ask(content: string): Promise<string> {
   return blocks.data.conversations.flatMap((c) => c.blocks.map(textOf)).join("\n");
 }
 
-/** What a person reads of a block. Each type has its own fields. */
+/** Returns the readable text of a block. Each type has its own fields. */
 export function textOf(block: Block): string {
   switch (block.type) {
     case "user_message":

@@ -1,4 +1,4 @@
-// What the scripts share: AG-UI's own reading of a stream.
+// Shared by the scripts: reading a stream with AG-UI's client.
 import { AbstractAgent, HttpAgent, runHttpRequest, transformHttpEventStream } from "@ag-ui/client";
 import { EventSchemas } from "@ag-ui/core/schemas";
 

@@ -1,4 +1,4 @@
-// What the scripts share: the AI SDK's own reading of a stream.
+// Shared by the scripts: reading a stream with the AI SDK.
 import { parseJsonEventStream, readUIMessageStream, uiMessageChunkSchema } from "ai";
 
 /** The chunks of a response body, each of which the SDK's schema must accept. */

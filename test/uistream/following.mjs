@@ -1,4 +1,4 @@
-// One client of a session, which follows it until its input ends or the session does. The argument says which: page, agui or
+// One client that follows a session until its input or the session ends. The argument is the kind of client: page, agui or
 // eventsource. Package test runs all of them at once.
 import { createInterface } from "node:readline";
 import { setTimeout as pause } from "node:timers/promises";

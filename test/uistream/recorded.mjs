@@ -1,4 +1,4 @@
-// Reads every stream of this folder as a client of the AI SDK does, and compares the message with what it must be.
+// Reads every stream of this folder as a client of the AI SDK does, and compares the message with the expected one.
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { uiMessageChunks, assembled, texts, plain } from "./aisdk.mjs";

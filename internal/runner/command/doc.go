@@ -4,7 +4,7 @@
 //
 //	attach  one link after the other between stdin and stdout of an exec and the runner's socket
 //	ping, abort, seal   one request to the runner; seal adds the manifest and the diff of the workspace
-//	put, verify         files of the sandbox; verify may also ask the runner whether it serves, and what it found
+//	put, verify         files of the sandbox; verify may also ask the runner whether it is ready, and for its findings
 //
 // They are separate from package server because they start processes (git), which the runner must
 // not do, and because commands of one release talk to a runner of another: both import only the

@@ -386,7 +386,7 @@ export interface paths {
         };
         /**
          * List prompts, oldest first
-         * @description Also those that are over.
+         * @description Includes prompts that have ended.
          */
         get: operations["listPrompts"];
         put?: never;
@@ -606,7 +606,7 @@ export interface paths {
         /**
          * List prompts, oldest first
          * @deprecated
-         * @description Also those that are over.
+         * @description Includes prompts that have ended.
          */
         get: operations["listMessages"];
         put?: never;
@@ -2305,7 +2305,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What the server depends on answers
+         * Check the dependencies of the server
          * @description All dependencies of the server respond. `checks` has the result of each.
          */
         get: operations["ready"];
@@ -2969,7 +2969,7 @@ export interface components {
                 /** @description No prompt starts, until a `release`. */
                 held: boolean;
                 heldSince?: components["schemas"]["Time"];
-                /** @description What the `hold` has given as its reason. */
+                /** @description The reason that the `hold` stated. */
                 heldReason?: string;
                 /**
                  * Format: int64
@@ -3020,7 +3020,7 @@ export interface components {
                 code: "secret_missing" | "model_unlisted";
                 /** @description The field of the request that the warning is about, such as `agent`. */
                 field: string;
-                /** @description What to do about it. */
+                /** @description The recommended action. */
                 detail: string;
             }[];
             /** @description Present while the data of the session is being erased, in responses to GET and DELETE of one session. */
@@ -4404,7 +4404,7 @@ export interface components {
                 /** @description No prompt starts, until a `release`. */
                 held?: boolean;
                 heldSince?: components["schemas"]["Time"];
-                /** @description What the `hold` has given as its reason. */
+                /** @description The reason that the `hold` stated. */
                 heldReason?: string;
             };
         };
@@ -5089,7 +5089,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `unavailable`: something the server depends on does not answer. Nothing was changed unless the operation says otherwise; try again. An api that was started without OVERWINTER_SECRET_KEY answers so, and says why in `detail`, where a secret is to be stored or a transcript read, and, once secrets are stored, where files, diffs or questions are read, since it cannot mask them; trying again does not help then. */
+        /** @description `unavailable`: a dependency of the server does not respond. Nothing was changed unless the operation says otherwise; try again. An api that was started without OVERWINTER_SECRET_KEY also returns this, with the reason in `detail`, for requests that store a secret or read a transcript and, once secrets are stored, for requests that read files, diffs or questions, because it cannot mask them; retrying does not help then. */
         Unavailable: {
             headers: {
                 /** @description Seconds. */
@@ -6442,7 +6442,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What is known. */
+            /** @description The known git state. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6472,7 +6472,7 @@ export interface operations {
             content: {
                 "application/json": {
                     id?: components["schemas"]["PromptId"];
-                    /** @description What to look at. In Unicode code points. */
+                    /** @description The focus of the review. In Unicode code points. */
                     instructions?: string;
                 };
             };
@@ -8126,7 +8126,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It is gone from the list. */
+            /** @description The profile is no longer listed. */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -8659,7 +8659,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Everything answers. */
+            /** @description All dependencies respond. */
             200: {
                 headers: {
                     [name: string]: unknown;
