@@ -68,11 +68,11 @@ func (b *harness) awaitEnd(t *testing.T, p session.Prompt) session.Prompt {
 }
 
 // ranOnce checks that a prompt has completed with the expected output, in one run.
-func (b *harness) ranOnce(t *testing.T, p session.Prompt, said string) {
+func (b *harness) ranOnce(t *testing.T, p session.Prompt, text string) {
 	t.Helper()
 	p = b.awaitEnd(t, p)
 	require.Equal(t, session.PromptCompleted, p.Status)
-	require.Equal(t, said, b.output(t, p.RunID))
+	require.Equal(t, text, b.output(t, p.RunID))
 	require.Len(t, b.of(t, p.RunID, "turn_end"), 1)
 	runs := 0
 	b.query(t, &runs, "SELECT count(*) FROM runs WHERE session_id = $1 AND prompt_id = $2", b.id, p.ID)

@@ -34,9 +34,9 @@ func await(ctx context.Context, what string) (done func()) {
 	if !ok {
 		return func() {}
 	}
-	mine := &contract.Awaited{What: what, Since: time.Now().UTC()}
-	a.now.Store(mine)
-	return func() { a.now.CompareAndSwap(mine, nil) }
+	record := &contract.Awaited{What: what, Since: time.Now().UTC()}
+	a.now.Store(record)
+	return func() { a.now.CompareAndSwap(record, nil) }
 }
 
 // awaitedDetails returns the details of a heartbeat; nil while the attempt does not wait.

@@ -251,7 +251,7 @@ func (l *look) deleteImages(ctx context.Context, take func(context.Context) ([]s
 			switch {
 			case err == nil:
 				deleted = append(deleted, id)
-			case away(err):
+			case isUnavailable(err):
 				unserved++
 			}
 			return err

@@ -89,20 +89,14 @@ func TestStoppedSessionLeavesNoImages(t *testing.T) {
 func TestExitImageOfSavedSandboxIsDeleted(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
-	s := b.create(t)
-	b.transit(t, session.EventReady)
-	b.transit(t, session.EventHibernate)
-	_, err := b.save(s)
-	require.NoError(t, err)
-	b.terminate(t, s)
-	b.transit(t, session.EventSaved)
+	b.hibernate(t)
 	require.Len(t, b.images(t), 2, "the snapshot and the exit image")
 	require.Equal(t, 1, b.look(t).Deleted)
 	require.Equal(t, []string{b.head(t).SnapshotID}, b.images(t))
 
 	// The next generation ends before it is saved.
 	b.transit(t, session.EventWake)
-	s, err = b.restore(2)
+	s, err := b.restore(2)
 	require.NoError(t, err)
 	b.transit(t, session.EventReady)
 	b.memory.Kill(s.SandboxID, 1)

@@ -148,7 +148,7 @@ func (g *sandboxes) startNow(ctx context.Context, in SandboxRequest, from origin
 	}
 	var deadline time.Time
 	var env map[string]string
-	err := together(
+	err := inParallel(
 		func() (err error) { deadline, err = g.deadlineOf(ctx, in); return err },
 		func() (err error) { env, err = g.serveEnv(ctx, in.SessionID, in.Generation); return err },
 	)

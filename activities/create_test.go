@@ -194,12 +194,12 @@ func TestTerminationHeartbeats(t *testing.T) {
 	ready := b.create(t)
 	beaten := make(chan struct{})
 	var once sync.Once
-	heard := false
+	signalled := false
 	b.driver.set(func(f *faulty) {
 		f.terminate = func(string) error {
 			select {
 			case <-beaten:
-				heard = true
+				signalled = true
 			case <-time.After(waitLimit):
 			}
 			return nil
@@ -208,7 +208,7 @@ func TestTerminationHeartbeats(t *testing.T) {
 	ref := activities.SandboxRef{SessionID: b.id, Generation: 1, SandboxID: ready.SandboxID}
 	_, err := do(b, attempt{beat: func() { once.Do(func() { close(beaten) }) }}, plain(b.control.TerminateSandbox), ref)
 	require.NoError(t, err)
-	require.True(t, heard, "a lost worker must be noticed before the activity times out")
+	require.True(t, signalled, "a lost worker must be noticed before the activity times out")
 }
 
 // TestTerminateOfNamedSandboxNeedsNoDatabase checks that the sandbox is terminated during an outage

@@ -65,11 +65,11 @@ func TestTurnStoresFilesOfAgent(t *testing.T) {
 	require.Equal(t, 1, diff.FilesChanged)
 
 	// Changes between two turns are found by the next turn, and by a seal.
-	told := len(b.fileEvents(t))
+	reported := len(b.fileEvents(t))
 	b.shell(t, ready.SandboxID, "rm /workspace/there")
 	_, err = b.turn(b.claim(t, ready, "hello"))
 	require.NoError(t, err)
-	require.Equal(t, []string{"deleted there"}, b.fileEvents(t)[told:])
+	require.Equal(t, []string{"deleted there"}, b.fileEvents(t)[reported:])
 	b.shell(t, ready.SandboxID, "echo late > /workspace/late")
 	b.steps.set(func(step string, _ *eventlog.Append) error {
 		if step == stepKnown {
@@ -80,7 +80,7 @@ func TestTurnStoresFilesOfAgent(t *testing.T) {
 	_, err = b.save(ready)
 	require.NoError(t, err)
 	b.steps.set(nil, nil)
-	require.Equal(t, []string{"deleted there", "created late"}, b.fileEvents(t)[told:])
+	require.Equal(t, []string{"deleted there", "created late"}, b.fileEvents(t)[reported:])
 	require.Equal(t, "late\n", b.fileText(t, "late"))
 	diff, err = b.db.DiffGet(b.ctx, b.id)
 	require.NoError(t, err)
@@ -92,7 +92,7 @@ func TestTurnStoresFilesOfAgent(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.turn(b.claim(t, woken, "write a.txt: three"))
 	require.NoError(t, err)
-	require.Equal(t, []string{"deleted there", "created late", "modified a.txt"}, b.fileEvents(t)[told:])
+	require.Equal(t, []string{"deleted there", "created late", "modified a.txt"}, b.fileEvents(t)[reported:])
 }
 
 func TestFilesOfLostCommitAreReportedByNextAttempt(t *testing.T) {
@@ -120,11 +120,11 @@ func TestFreshSandboxIsComparedWithStoredFiles(t *testing.T) {
 	ready := b.create(t)
 	_, err := b.turn(b.claim(t, ready, "write a.txt: one\nwrite b.txt: two"))
 	require.NoError(t, err)
-	told := len(b.fileEvents(t))
+	reported := len(b.fileEvents(t))
 	fresh := b.withoutDisk(t, ready)
 	_, err = b.turn(b.claim(t, fresh, "write b.txt: two"))
 	require.NoError(t, err)
-	require.Subset(t, b.fileEvents(t)[told:], []string{"deleted a.txt"})
+	require.Subset(t, b.fileEvents(t)[reported:], []string{"deleted a.txt"})
 	require.Equal(t, "two", b.fileText(t, "b.txt"))
 	_, err = b.db.FileGet(b.ctx, b.id, "a.txt")
 	require.Equal(t, failure.NoFile, failure.CodeOf(err))
@@ -138,12 +138,12 @@ func TestSealOfFreshSandboxIsComparedWithStoredFiles(t *testing.T) {
 	ready := b.create(t)
 	_, err := b.turn(b.claim(t, ready, "write a.txt: one\nwrite b.txt: two"))
 	require.NoError(t, err)
-	told := len(b.fileEvents(t))
+	reported := len(b.fileEvents(t))
 	fresh := b.withoutDisk(t, ready)
 	b.shell(t, fresh.SandboxID, "echo -n two > /workspace/b.txt; echo new > /workspace/c.txt")
 	_, err = b.save(fresh)
 	require.NoError(t, err)
-	require.Subset(t, b.fileEvents(t)[told:], []string{"deleted a.txt", "created c.txt"})
-	require.NotContains(t, b.fileEvents(t)[told:], "created b.txt")
+	require.Subset(t, b.fileEvents(t)[reported:], []string{"deleted a.txt", "created c.txt"})
+	require.NotContains(t, b.fileEvents(t)[reported:], "created b.txt")
 	require.Equal(t, "two", b.fileText(t, "b.txt"))
 }

@@ -70,8 +70,8 @@ func TestSplitKeyIsMaskedAfterWorkerLoss(t *testing.T) {
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(losses), 3, "the worker was lost within the key: %v", losses)
 
-	said := b.output(t, in.RunID)
-	require.Contains(t, said, "it is [redacted PASSPHRASE] and correct horse is not")
+	output := b.output(t, in.RunID)
+	require.Contains(t, output, "it is [redacted PASSPHRASE] and correct horse is not")
 	var streamed strings.Builder
 	for _, e := range b.events(t) {
 		if e.RunID != in.RunID {
@@ -117,13 +117,13 @@ func TestPathsOfFilesAreMaskedInEvents(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.save(ready) // the seal finds files that the turn has not found
 	require.NoError(t, err)
-	var told []string
+	var reported []string
 	for _, e := range b.events(t) {
 		if e.Type == "file" {
-			told = append(told, string(e.Data))
+			reported = append(reported, string(e.Data))
 		}
 	}
-	require.Contains(t, strings.Join(told, "\n"), "plain.txt")
-	require.Contains(t, strings.Join(told, "\n"), "name-[redacted TOKEN].txt")
-	require.NotContains(t, strings.Join(told, "\n"), "not-to-be-seen-1234")
+	require.Contains(t, strings.Join(reported, "\n"), "plain.txt")
+	require.Contains(t, strings.Join(reported, "\n"), "name-[redacted TOKEN].txt")
+	require.NotContains(t, strings.Join(reported, "\n"), "not-to-be-seen-1234")
 }

@@ -268,7 +268,7 @@ type ContinueRequest struct {
 // Continuation is the result of a request to continue a parked run.
 type Continuation struct {
 	Granted  bool      `json:"granted,omitempty"`
-	Over     bool      `json:"over,omitempty"` // the run has ended
+	Ended    bool      `json:"over,omitempty"` // the run has ended
 	Until    time.Time `json:"until,omitzero"` // otherwise, the expiry of an open question
 	Dispatch int64     `json:"dispatch,omitempty"`
 	Part     int64     `json:"part,omitempty"`

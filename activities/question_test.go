@@ -26,7 +26,7 @@ func (b *harness) asked(t *testing.T) (activities.TurnRequest, *pending[activiti
 func (b *harness) answer(t *testing.T, q question.Question) {
 	t.Helper()
 	_, err := b.db.QuestionAnswer(b.ctx, b.id, q.ID, question.Answer{
-		Decision: question.Once, Answers: question.SayEach(map[string]string{"Which colour?": "Green"}),
+		Decision: question.Once, Answers: question.TextEach(map[string]string{"Which colour?": "Green"}),
 	})
 	require.NoError(t, err)
 }

@@ -277,7 +277,7 @@ func (f *failures) err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.more > 0 {
-		return errors.Join(append(f.first[:len(f.first):len(f.first)], moreErrors(f.more))...)
+		return errors.Join(append(f.first[:len(f.first):len(f.first)], omittedErrors(f.more))...)
 	}
 	return errors.Join(f.first...)
 }

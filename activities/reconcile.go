@@ -137,11 +137,11 @@ func eachFirst[T any](ctx context.Context, items []T, do func(context.Context, T
 	return begun, failed.err()
 }
 
-func moreErrors(n int) error { return fmt.Errorf("and %d more", n) }
+func omittedErrors(n int) error { return fmt.Errorf("and %d more", n) }
 
-// away reports whether err means that the provider is unavailable, rather than that the request
-// failed.
-func away(err error) bool {
+// isUnavailable reports whether err means that the provider is unavailable, rather than that the
+// request failed.
+func isUnavailable(err error) bool {
 	switch sandbox.CodeOf(err) {
 	case sandbox.Unavailable, sandbox.Throttled, sandbox.Timeout, sandbox.Denied:
 		return true

@@ -57,7 +57,7 @@ type keptTranscripts struct {
 }
 
 func (g *restores) keptTranscripts(ctx context.Context, sessionID string) (k keptTranscripts, err error) {
-	err = together(
+	err = inParallel(
 		func() (err error) { k.positions, err = g.store.TranscriptPositions(ctx, sessionID); return stored(err) },
 		func() (err error) {
 			k.reached, err = g.store.TranscriptLimitsReached(ctx, sessionID)

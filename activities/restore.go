@@ -174,7 +174,7 @@ func (g *restores) known(ctx context.Context, in SandboxRequest) (known, error) 
 			return stored(err)
 		})
 	}
-	return k, together(reads...)
+	return k, inParallel(reads...)
 }
 
 // head returns the bundle to restore from; zero if the session has none.
@@ -220,7 +220,7 @@ func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle bu
 	var err error
 	if from.snapshot {
 		from.meanwhile = func(ctx context.Context, sb *sandbox.Sandbox) (awake bool, err error) {
-			err = together(
+			err = inParallel(
 				func() (err error) { found, awake, err = g.verifyRunning(ctx, in, sb, bundle.Manifest); return err },
 				handOff, readKept,
 				func() error { g.prepareLink(ctx, in, sb); return nil },
@@ -229,7 +229,7 @@ func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle bu
 		}
 		ready, sb, err = g.startFromSnapshot(ctx, in, from)
 	} else if ready, sb, err = g.startFresh(ctx, in); err == nil {
-		err = together(handOff, readKept)
+		err = inParallel(handOff, readKept)
 	}
 	if err != nil {
 		return SandboxReady{}, err
@@ -334,7 +334,7 @@ func (g *restores) startFromSnapshot(ctx context.Context, in SandboxRequest, fro
 	var failed int64
 	var exists bool
 	var resolveErr error // matters only if the snapshot is used
-	err := together(
+	err := inParallel(
 		func() (err error) {
 			failed, err = g.store.SandboxesFailed(ctx, in.SessionID, from.image)
 			return stored(err)

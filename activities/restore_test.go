@@ -37,6 +37,19 @@ func asleep(t *testing.T, atSnapshot func(b *harness, sandboxID string) error) *
 	return b
 }
 
+// hibernate creates the first sandbox of a session and saves it without a turn.
+func (b *harness) hibernate(t *testing.T) activities.Saved {
+	t.Helper()
+	ready := b.create(t)
+	b.transit(t, session.EventReady)
+	b.transit(t, session.EventHibernate)
+	saved, err := b.save(ready)
+	require.NoError(t, err)
+	b.terminate(t, ready)
+	b.transit(t, session.EventSaved)
+	return saved
+}
+
 func TestMatchingRestoreIsFull(t *testing.T) {
 	t.Parallel()
 	b := asleep(t, nil)
@@ -57,13 +70,7 @@ func TestMatchingRestoreIsFull(t *testing.T) {
 func TestRestoreRecordsTransition(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
-	first := b.create(t)
-	b.transit(t, session.EventReady)
-	b.transit(t, session.EventHibernate)
-	saved, err := b.save(first)
-	require.NoError(t, err)
-	b.terminate(t, first)
-	b.transit(t, session.EventSaved)
+	saved := b.hibernate(t)
 	b.transit(t, session.EventWake)
 	then := session.Transition{
 		SessionID: b.id, No: 5, From: session.Restoring, To: session.Running, Event: session.EventReady,

@@ -164,7 +164,7 @@ func (g *runners) seal(ctx context.Context, sessionID string, generation int64, 
 	var position workspacefile.Position
 	var masker *secret.Masker
 	var command *sandbox.Process // waits for its request
-	err := together(
+	err := inParallel(
 		func() (err error) { token, err = g.runnerToken(ctx, sessionID, generation); return err },
 		func() (err error) { known, err = g.store.TranscriptPositions(ctx, sessionID); return stored(err) },
 		func() (err error) { position, err = g.store.FilesPosition(ctx, sessionID); return stored(err) },

@@ -95,7 +95,7 @@ func (g *bundles) release(ctx context.Context, in SaveRequest, saved *Saved) {
 func (g *bundles) save(ctx context.Context, in SaveRequest) (Saved, error) {
 	var saved Saved
 	var before bool
-	err := together(
+	err := inParallel(
 		func() error { return stored(g.store.WorkflowCheck(ctx, in.SessionID)) }, // the seal would stop the agent
 		func() (err error) { saved, before, err = g.savedBefore(ctx, in); return err },
 	)
@@ -113,7 +113,7 @@ func (g *bundles) save(ctx context.Context, in SaveRequest) (Saved, error) {
 	intent := snapshotIntent(in.SessionID, in.Generation, sb)
 	var sealed manifest.Manifest
 	var sealErr error
-	err = together(
+	err = inParallel(
 		func() error {
 			defer await(ctx, "the runner in the sandbox to stop the agent")()
 			sealed, sealErr = g.seal(ctx, in.SessionID, in.Generation, sb, 2*time.Second)
@@ -129,7 +129,7 @@ func (g *bundles) save(ctx context.Context, in SaveRequest) (Saved, error) {
 		return Saved{}, err
 	}
 	var snapshot string
-	err = together(
+	err = inParallel(
 		func() (err error) { sealed.LastSeq, err = g.Log.Position(ctx, in.SessionID); return stored(err) },
 		func() (err error) { snapshot, err = g.snapshotFor(ctx, intent, sb, lostOr); return err },
 	)

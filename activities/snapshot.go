@@ -48,7 +48,7 @@ func (g *bundles) snapshotFor(ctx context.Context, intent image.Intent, sb *sand
 		}
 		return "", failed(ctx, sb, fmt.Errorf("snapshot: %w", err))
 	}
-	return image, together(
+	return image, inParallel(
 		func() error { return stored(g.store.SnapshotMade(ctx, intent, image)) },
 		func() error { return g.made(ctx, image) },
 	)

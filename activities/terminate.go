@@ -34,7 +34,7 @@ func (g *sandboxes) terminate(ctx context.Context, in SandboxRef) error {
 // terminateOpen terminates every sandbox of a session, and returns the generations whose ends are still to be recorded.
 func (g *sandboxes) terminateOpen(ctx context.Context, sessionID, reason string) (ended []int64, err error) {
 	var rows []session.SandboxRow
-	err = together(
+	err = inParallel(
 		func() error { return stored(g.store.WorkflowCheck(ctx, sessionID)) },
 		func() (err error) { rows, err = g.store.SandboxesOpen(ctx, sessionID); return stored(err) },
 	)

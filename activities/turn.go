@@ -149,7 +149,7 @@ func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start run.Start, to
 		RunID: in.RunID, Token: token, Outcome: end.Outcome, Reason: end.Reason, Usage: end.Usage, Model: end.Model, Segments: at.Segments,
 	}
 	if in.Look {
-		ending.LookFor = activity.GetInfo(ctx).WorkflowExecution.RunID
+		ending.RecheckFor = activity.GetInfo(ctx).WorkflowExecution.RunID
 	}
 	if err == nil {
 		ending.Attend = a.ready()

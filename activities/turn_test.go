@@ -100,12 +100,12 @@ func TestAttemptHeartbeatsWhileItAttaches(t *testing.T) {
 	in := b.claim(t, b.create(t), "slow to begin")
 	beaten := make(chan struct{})
 	var once sync.Once
-	heard := false
+	reported := false
 	b.driver.set(func(f *faulty) {
 		f.exec = func(driver.ExecRequest) error {
 			select {
 			case <-beaten:
-				heard = true
+				reported = true
 			case <-time.After(waitLimit): // the first heartbeat follows the start after an interval
 			}
 			return nil
@@ -114,7 +114,7 @@ func TestAttemptHeartbeatsWhileItAttaches(t *testing.T) {
 	// The server receives the first heartbeat at once and others later.
 	_, err := do(b, attempt{beat: func() { once.Do(func() { close(beaten) }) }}, b.turns.RunTurn, in)
 	require.NoError(t, err)
-	require.True(t, heard, "a slow provider must not look like a lost worker")
+	require.True(t, reported, "a slow provider must not look like a lost worker")
 }
 
 func TestStoppedWorkerHandsOverAndAgentContinues(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 // hesitant is an agent that must be asked to continue in the middle of its turn.
 type hesitant struct {
 	agent.Adapter
-	told atomic.Int64 // the number of requests to continue
-	lost bool         // Translation.Input never arrives
+	continues atomic.Int64 // the number of requests to continue
+	lost      bool         // Translation.Input never arrives
 }
 
 func (h *hesitant) Launch(agent.LaunchInput) (agent.Launch, error) {
@@ -41,7 +41,7 @@ func (h *hesitation) Translate(f agent.Frame) (t agent.Translation, err error) {
 	switch string(f.Data) {
 	case "hesitates":
 		h.seen = append(h.seen, 'h')
-		h.told.Add(1)
+		h.continues.Add(1)
 		if !h.lost {
 			t.Input = []byte("go\n")
 		}
@@ -80,5 +80,5 @@ func TestUnacknowledgedInputIsResent(t *testing.T) {
 	result, err := b.begin(t, in).wait(t)
 	require.NoError(t, err)
 	require.Equal(t, session.OutcomeCompleted, result.Outcome)
-	require.EqualValues(t, 1, h.told.Load(), "no frame asks twice")
+	require.EqualValues(t, 1, h.continues.Load(), "no frame asks twice")
 }

@@ -82,7 +82,7 @@ func (s watchedStore) TransitionRecordEnded(ctx context.Context, t session.Trans
 // recorded logs a transition that record records.
 func (s watchedStore) recorded(ctx context.Context, t session.Transition, record func() error) error {
 	requestID := ""
-	err := together(record, func() error {
+	err := inParallel(record, func() error {
 		if t.Command != "" {
 			requestID, _ = s.CommandRequest(ctx, t.Command) // it is only logged
 		}

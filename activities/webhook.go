@@ -42,7 +42,7 @@ type DeliveryRef struct {
 
 // Attempted is the result of an attempt.
 type Attempted struct {
-	Over  bool          `json:"over,omitempty"`
+	Ended bool          `json:"over,omitempty"`
 	Pause time.Duration `json:"pause,omitempty"` // until the next attempt
 }
 
@@ -51,14 +51,14 @@ type Attempted struct {
 func (w *Webhooks) AttemptDelivery(ctx context.Context, in DeliveryRef) (Attempted, error) {
 	due, err := w.Store.WebhookDeliveryDue(ctx, in.DeliveryID)
 	if failure.CodeOf(err) == failure.NoDelivery {
-		return Attempted{Over: true}, nil
+		return Attempted{Ended: true}, nil
 	}
 	if err != nil {
 		return Attempted{}, err
 	}
 	d := due.Delivery
 	if d.Status != webhook.Pending {
-		return Attempted{Over: true}, nil
+		return Attempted{Ended: true}, nil
 	}
 	if early := time.Until(d.NextAt); early > time.Second {
 		return Attempted{Pause: early}, nil
@@ -67,12 +67,12 @@ func (w *Webhooks) AttemptDelivery(ctx context.Context, in DeliveryRef) (Attempt
 	if ctx.Err() != nil {
 		return Attempted{}, ctx.Err() // the worker stops, and another makes the attempt
 	}
-	over, err := w.Store.WebhookAttempted(ctx, d.ID, attempt, verdict)
+	ended, err := w.Store.WebhookAttempted(ctx, d.ID, attempt, verdict)
 	if err != nil {
 		return Attempted{}, err
 	}
 	w.log(ctx, due, attempt, verdict)
-	return Attempted{Over: over, Pause: verdict.Pause}, nil
+	return Attempted{Ended: ended, Pause: verdict.Pause}, nil
 }
 
 func (w *Webhooks) attempt(ctx context.Context, due webhook.Due) (*webhook.Attempt, webhook.Verdict) {

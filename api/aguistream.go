@@ -81,7 +81,7 @@ func (st *aguiStream) follow(ctx context.Context, frames []byte) error {
 	}
 	began := time.Now()
 	for {
-		if err := st.write(frames); err != nil || st.encoder.Over() {
+		if err := st.write(frames); err != nil || st.encoder.Complete() {
 			return err
 		}
 		if st.encoder.Stale() {
@@ -203,7 +203,7 @@ func (st *aguiStream) encode(ctx context.Context, item feed.Item) ([]byte, error
 		return []byte(": heartbeat\n\n"), nil
 	}
 	frames, err := st.events(ctx, item.Events)
-	if err != nil || st.encoder.Over() || st.encoder.Stale() {
+	if err != nil || st.encoder.Complete() || st.encoder.Stale() {
 		return frames, err
 	}
 	if item.CaughtUp && (st.run.promptID == "" || st.prompt.Status.Final()) {
@@ -234,7 +234,7 @@ func (st *aguiStream) events(ctx context.Context, b eventlog.Batch) ([]byte, err
 			st.logger.WarnContext(ctx, "an event is not in the stream of its run", slog.String("session_id", e.SessionID), slog.Int64("seq", seq), slog.Any("error", err))
 		}
 		out = agui.AppendSSE(out, events)
-		if st.encoder.Over() || st.encoder.Stale() {
+		if st.encoder.Complete() || st.encoder.Stale() {
 			break
 		}
 	}

@@ -50,7 +50,7 @@ func (e aiEncoder) Finish(p resource.PromptJSON, seq int64) []byte {
 }
 
 func (e aiEncoder) done(frames []byte) []byte {
-	if e.Over() {
+	if e.Complete() {
 		frames = append(frames, aisdk.Done...)
 	}
 	return frames

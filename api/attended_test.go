@@ -37,12 +37,12 @@ func (b *harness) promptNamed(id, promptID string) {
 // signals waits until n signals were sent and returns them.
 func (b *harness) signals(t *testing.T, n int) []string {
 	t.Helper()
-	var heard []string
+	var signals []string
 	eventually(t, fmt.Sprintf("%d signals", n), func() bool {
-		heard = append(heard, b.temp.TakeCalls()...)
-		return len(heard) >= n
+		signals = append(signals, b.temp.TakeCalls()...)
+		return len(signals) >= n
 	})
-	return heard
+	return signals
 }
 
 func TestClaimedPromptsOfAttendedSessionShareSignal(t *testing.T) {
@@ -115,9 +115,9 @@ func TestUnrecordedPromptsAreBounded(t *testing.T) {
 	}
 	require.Equal(t, []string{"prompt " + id + " p100 101", "prompt " + id + " p101 102"}, b.temp.TakeCalls())
 	require.NoError(t, b.stop())
-	heard := b.temp.TakeCalls()
-	require.Len(t, heard, 1)
-	require.Equal(t, 100, strings.Count(heard[0], "{"))
+	calls := b.temp.TakeCalls()
+	require.Len(t, calls, 1)
+	require.Equal(t, 100, strings.Count(calls[0], "{"))
 }
 
 func sorted(list []string) []string {

@@ -184,7 +184,7 @@ func (s *sockets) all(c echo.Context) error {
 		return err
 	}
 	defer s.clients.endStream()
-	member := &occupant{viewer: presence.Viewer{Client: uuid.NewString()}, rooms: s.rooms, changed: make(chan struct{}, 1)}
+	member := &roomMember{viewer: presence.Viewer{Client: uuid.NewString()}, rooms: s.rooms, changed: make(chan struct{}, 1)}
 	if err := s.rooms.add(member); err != nil {
 		return err
 	}

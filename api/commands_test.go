@@ -19,24 +19,24 @@ func TestCommandsInEveryState(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const (
-		told    = "202"
-		there   = "200"
-		illegal = "illegal_state"
-		over    = "session_terminated"
-		failed  = "session_in_error"
+		status202  = "202"
+		status200  = "200"
+		illegal    = "illegal_state"
+		terminated = "session_terminated"
+		failed     = "session_in_error"
 	)
 	for _, tt := range []struct {
 		command                                                                         string
 		lazy, starting, running, hibernating, hibernated, restoring, failed, terminated string
 	}{
-		{"wake", told, there, there, told, told, there, failed, over},
-		{"hibernate", illegal, illegal, told, there, there, told, failed, over},
-		{"sync", illegal, illegal, told, there, there, told, failed, over},
-		{"environment/terminate", illegal, illegal, told, there, there, told, told, over},
-		{"environment/restart", illegal, illegal, told, illegal, illegal, told, failed, over},
-		{"stop", told, told, told, told, told, told, told, there},
-		{"abort", there, there, there, there, there, there, there, over},
-		{"recover", illegal, illegal, there, illegal, illegal, there, told, over},
+		{"wake", status202, status200, status200, status202, status202, status200, failed, terminated},
+		{"hibernate", illegal, illegal, status202, status200, status200, status202, failed, terminated},
+		{"sync", illegal, illegal, status202, status200, status200, status202, failed, terminated},
+		{"environment/terminate", illegal, illegal, status202, status200, status200, status202, status202, terminated},
+		{"environment/restart", illegal, illegal, status202, illegal, illegal, status202, failed, terminated},
+		{"stop", status202, status202, status202, status202, status202, status202, status202, status200},
+		{"abort", status200, status200, status200, status200, status200, status200, status200, terminated},
+		{"recover", illegal, illegal, status200, illegal, illegal, status200, status202, terminated},
 	} {
 		for _, in := range []struct {
 			state session.State
@@ -54,27 +54,27 @@ func TestCommandsInEveryState(t *testing.T) {
 		} {
 			id := b.store.Put(in.state, func(s *session.Session) { s.Lazy = in.lazy })
 			a := b.do("POST", "/api/sessions/"+id+"/"+tt.command, "")
-			heard := b.temp.TakeCalls()
+			calls := b.temp.TakeCalls()
 			what := tt.command + " in " + string(in.state)
 			switch in.want {
-			case told:
+			case status202:
 				require.Equal(t, http.StatusAccepted, a.status, "%s: %s", what, a.body)
-				require.Len(t, heard, 1, what)
+				require.Len(t, calls, 1, what)
 				signal := "notify"
 				if tt.command == "stop" {
 					signal = "stop"
 				}
-				require.Equal(t, signal+" "+id, heard[0])
+				require.Equal(t, signal+" "+id, calls[0])
 				require.Equal(t, in.state, a.session().Status)
 				require.Len(t, a.session().PendingCommands, 1)
 				require.EqualValues(t, tt.command, a.session().PendingCommands[0].Kind)
-			case there:
+			case status200:
 				require.Equal(t, http.StatusOK, a.status, "%s: %s", what, a.body)
-				require.Empty(t, heard, what)
+				require.Empty(t, calls, what)
 				require.Equal(t, id, a.session().ID)
 			default:
 				p := a.problem(http.StatusConflict, in.want)
-				require.Empty(t, heard, what)
+				require.Empty(t, calls, what)
 				if in.state == session.Error {
 					require.Contains(t, p.Detail, "in error: test; POST recover", "the reason and a way out are named")
 				}
@@ -134,7 +134,7 @@ func TestHibernateAcceptsOnlyForce(t *testing.T) {
 // While Temporal is unavailable, a command is stored and answered; the relay signals it later.
 func TestCommandIsAcceptedDuringTemporalOutage(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(c *api.Config) { c.SignalWait, c.RingTimeout = time.Millisecond, 10*time.Millisecond })
+	b := setup(t, func(c *api.Config) { c.SignalWait, c.SignalTimeout = time.Millisecond, 10*time.Millisecond })
 	for _, set := range []func(o *apitest.Signaler){
 		func(o *apitest.Signaler) {
 			o.Err = failure.Errorf(failure.Unavailable, "temporal does not answer")

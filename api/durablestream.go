@@ -74,11 +74,11 @@ func (l *sessionLog) End(ctx context.Context) (durablestream.End, error) {
 		return durablestream.End{}, err
 	}
 	defer f.Close()
-	return durablestream.End{Newest: f.Position(), Closed: isOver(f.Session())}, nil
+	return durablestream.End{Newest: f.Position(), Closed: isComplete(f.Session())}, nil
 }
 
-// isOver reports whether a session will write no more events.
-func isOver(sess session.Session) bool {
+// isComplete reports whether a session will write no more events.
+func isComplete(sess session.Session) bool {
 	return sess.Status.Final() && sess.Queue.Queued+sess.Queue.Processing == 0
 }
 

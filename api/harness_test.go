@@ -69,7 +69,7 @@ func setup(t testing.TB, change ...func(*api.Config)) *harness {
 		Version: "v1",
 		// None of these timeouts may end work that only waits for a CPU, or add heartbeats to a
 		// stream.
-		SignalWait: waitLimit, RingTimeout: waitLimit, StateTimeout: waitLimit, HistoryTimeout: waitLimit, RequestTimeout: waitLimit, WriteTimeout: waitLimit,
+		SignalWait: waitLimit, SignalTimeout: waitLimit, StateTimeout: waitLimit, HistoryTimeout: waitLimit, RequestTimeout: waitLimit, WriteTimeout: waitLimit,
 		ShutdownTimeout: waitLimit, Heartbeat: waitLimit, LongPoll: waitLimit,
 	}
 	api.WaitFor(&cfg, waitLimit)

@@ -44,7 +44,7 @@ func (s *Server) signal(ctx context.Context, sessionID string, send func(context
 	s.signals.running.Go(func() {
 		defer close(sent)
 		defer func() { <-s.signals.slots }()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.RingTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.SignalTimeout)
 		defer cancel()
 		err := safely(ctx, send)
 		if err == nil {

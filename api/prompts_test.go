@@ -122,7 +122,7 @@ func TestPromptAcceptsAnyText(t *testing.T) {
 
 func TestPromptIsAcceptedIfSignalFails(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(c *api.Config) { c.RingTimeout = 50 * time.Millisecond })
+	b := setup(t, func(c *api.Config) { c.SignalTimeout = 50 * time.Millisecond })
 	id := b.store.Put(session.Running)
 	for _, breakIt := range []func(*apitest.Signaler){
 		func(o *apitest.Signaler) { o.Err = errors.New("down") },

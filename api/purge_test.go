@@ -18,10 +18,10 @@ func TestPurgeIsAcceptedInEveryState(t *testing.T) {
 		id := b.store.Put(state)
 		first := b.do("DELETE", "/api/sessions/"+id+"?purge=true", "")
 		require.Equal(t, http.StatusAccepted, first.status, "%s: %s", state, first.body)
-		if heard := b.temp.TakeCalls(); state.Final() {
-			require.Empty(t, heard, state)
+		if calls := b.temp.TakeCalls(); state.Final() {
+			require.Empty(t, calls, state)
 		} else {
-			require.Len(t, heard, 1, state)
+			require.Len(t, calls, 1, state)
 		}
 		require.Contains(t, string(first.body), `"purge":{"state":"stopping"`)
 		again := b.do("DELETE", "/api/sessions/"+id+"?purge=true", "")

@@ -187,13 +187,13 @@ func (o *object) answers(name string, raw []byte) map[string]question.Words {
 	for _, asked := range slices.Sorted(maps.Keys(fields)) {
 		var words question.Words
 		if many, ok := inner.texts(asked); ok {
-			words = question.Pick(many...)
+			words = question.Options(many...)
 			if len(many) > question.MaxAnswers {
 				inner.wrong(asked, "has %d options; at most %d are allowed", len(many), question.MaxAnswers)
 			}
 		} else {
 			text, _ := inner.text(asked)
-			words = question.Say(text)
+			words = question.Text(text)
 		}
 		if n := utf8.RuneCountInString(words.String()); n > question.MaxAnswerRunes {
 			inner.wrong(asked, "is %d characters long; at most %d are allowed", n, question.MaxAnswerRunes)

@@ -55,7 +55,7 @@ func TestQuestionsAreListedAndAnswered(t *testing.T) {
 	b.do("POST", path+"/"+first+"/answer", `{"answer":"once"}`).problem(http.StatusConflict, "question_answered")
 
 	b.do("POST", path+"/"+second+"/answer", `{"answers":{"Which?":"That","How many?":["one","two"]}}`).into(&got)
-	require.Equal(t, map[string]question.Words{"Which?": question.Say("That"), "How many?": question.Pick("one", "two")}, got.Answers)
+	require.Equal(t, map[string]question.Words{"Which?": question.Text("That"), "How many?": question.Options("one", "two")}, got.Answers)
 	require.Equal(t, question.Once, got.Answer)
 
 	b.do("GET", path+"/"+second, "").into(&got)

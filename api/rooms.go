@@ -57,12 +57,12 @@ type rooms struct {
 // room is a session with members. The room with an empty session ID has the clients that watch the
 // changes of all sessions.
 type room struct {
-	members map[*occupant]struct{}
+	members map[*roomMember]struct{}
 	present presence.Presence // the last read value
 }
 
-// occupant is one WebSocket in a room.
-type occupant struct {
+// roomMember is one WebSocket in a room.
+type roomMember struct {
 	viewer presence.Viewer
 	rooms  *rooms
 	// changed has a buffer of one, since the member reads the current state when it wakes.
@@ -77,8 +77,8 @@ func newRooms(store presenceStore, logger *slog.Logger) *rooms {
 }
 
 // enter adds a member to the room of a session; leave removes it.
-func (r *rooms) enter(ctx context.Context, viewer presence.Viewer) (*occupant, error) {
-	m := &occupant{viewer: viewer, rooms: r, changed: make(chan struct{}, 1)}
+func (r *rooms) enter(ctx context.Context, viewer presence.Viewer) (*roomMember, error) {
+	m := &roomMember{viewer: viewer, rooms: r, changed: make(chan struct{}, 1)}
 	if err := r.add(m); err != nil {
 		return nil, err
 	}
@@ -91,31 +91,31 @@ func (r *rooms) enter(ctx context.Context, viewer presence.Viewer) (*occupant, e
 	return m, nil
 }
 
-func (r *rooms) add(m *occupant) error {
+func (r *rooms) add(m *roomMember) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return failure.Errorf(failure.Unavailable, "the server is stopping; connect again")
 	}
-	there := r.rooms[m.viewer.SessionID]
-	if there == nil {
-		there = &room{members: map[*occupant]struct{}{}}
-		r.rooms[m.viewer.SessionID] = there
+	current := r.rooms[m.viewer.SessionID]
+	if current == nil {
+		current = &room{members: map[*roomMember]struct{}{}}
+		r.rooms[m.viewer.SessionID] = current
 	}
-	if len(there.members) >= maxSessionSockets {
+	if len(current.members) >= maxSessionSockets {
 		return failure.Errorf(failure.Unavailable, "%d such WebSockets are open at this server, which is the limit; connect again later", maxSessionSockets)
 	}
-	there.members[m] = struct{}{}
+	current.members[m] = struct{}{}
 	return nil
 }
 
 // leave removes the member. It is called once.
-func (m *occupant) leave() {
+func (m *roomMember) leave() {
 	r := m.rooms
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	there := r.rooms[m.viewer.SessionID]
-	if delete(there.members, m); len(there.members) == 0 {
+	current := r.rooms[m.viewer.SessionID]
+	if delete(current.members, m); len(current.members) == 0 {
 		delete(r.rooms, m.viewer.SessionID)
 	}
 	r.left = append(r.left, m.viewer.Client)
@@ -130,11 +130,11 @@ func (m *occupant) leave() {
 
 // present returns the viewers of the session, including this client, which may not have been read
 // from the store yet.
-func (m *occupant) present() presence.Presence {
+func (m *roomMember) present() presence.Presence {
 	m.rooms.mu.Lock()
 	defer m.rooms.mu.Unlock()
-	there := m.rooms.rooms[m.viewer.SessionID]
-	p := presence.Presence{Clients: max(there.present.Clients, len(there.members)), Users: slices.Clone(there.present.Users)}
+	current := m.rooms.rooms[m.viewer.SessionID]
+	p := presence.Presence{Clients: max(current.present.Clients, len(current.members)), Users: slices.Clone(current.present.Users)}
 	byID := func(u presence.User, id string) int { return strings.Compare(u.ID, id) }
 	if at, found := slices.BinarySearchFunc(p.Users, m.viewer.User.ID, byID); m.viewer.User.ID != "" && !found {
 		p.Users = slices.Insert(p.Users, at, m.viewer.User)
@@ -155,12 +155,12 @@ func (r *rooms) look(ctx context.Context, sessionIDs []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, id := range sessionIDs {
-		there := r.rooms[id]
-		if there == nil || there.present.Clients == found[id].Clients && slices.Equal(there.present.Users, found[id].Users) {
+		current := r.rooms[id]
+		if current == nil || current.present.Clients == found[id].Clients && slices.Equal(current.present.Users, found[id].Users) {
 			continue
 		}
-		there.present = found[id]
-		for m := range there.members {
+		current.present = found[id]
+		for m := range current.members {
 			select {
 			case m.changed <- struct{}{}:
 			default: // a wake-up is already pending

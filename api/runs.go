@@ -313,7 +313,7 @@ func (s *runs) cancel(c echo.Context) error {
 		}
 		status, err := s.cancelOnce(ctx, run, idOfRequest(c))
 		if err != nil || status == http.StatusAccepted {
-			if err != nil && try < cancelTries && overtaken(err) {
+			if err != nil && try < cancelTries && isOvertaken(err) {
 				continue
 			}
 			if err == nil {
@@ -327,9 +327,9 @@ func (s *runs) cancel(c echo.Context) error {
 	}
 }
 
-// overtaken reports whether a step of a cancellation was refused because the run's state has
+// isOvertaken reports whether a step of a cancellation was refused because the run's state has
 // changed.
-func overtaken(err error) bool {
+func isOvertaken(err error) bool {
 	switch failure.CodeOf(err) {
 	case failure.NotQueued, failure.NoRun, failure.Terminated:
 		return true

@@ -108,8 +108,8 @@ type Config struct {
 	CollectWindow time.Duration
 	// SignalWait is how long a request waits for its signal. Default 250 ms.
 	SignalWait time.Duration
-	// RingTimeout bounds a signal for stored work. Default 1 s.
-	RingTimeout time.Duration
+	// SignalTimeout bounds a signal for stored work. Default 1 s.
+	SignalTimeout time.Duration
 	// ClaimWait is how long a prompt to a session with an attendant waits to be claimed before its workflow is signalled.
 	// Default 250 ms.
 	ClaimWait time.Duration
@@ -187,7 +187,7 @@ func (c Config) withDefaults() (Config, error) {
 	}{
 		{&c.CollectWindow, DefaultCollectWindow},
 		{&c.SignalWait, 250 * time.Millisecond},
-		{&c.RingTimeout, time.Second},
+		{&c.SignalTimeout, time.Second},
 		{&c.ClaimWait, 250 * time.Millisecond},
 		{&c.RecordAfter, 5 * time.Second},
 		{&c.StateTimeout, 2 * time.Second},

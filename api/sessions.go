@@ -359,7 +359,7 @@ func (s *Server) signalStored(ctx context.Context, sessionID string, p session.Q
 
 // recordPrompts signals the workflow of a session to record prompts that its attendant has claimed.
 func (s *Server) recordPrompts(ctx context.Context, sessionID string, prompts []session.QueuedPrompt) error {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.RingTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.SignalTimeout)
 	defer cancel()
 	return safely(ctx, func(ctx context.Context) error { return s.cfg.Signaler.SignalAttended(ctx, sessionID, prompts) })
 }

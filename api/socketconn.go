@@ -56,7 +56,7 @@ type socketConn struct {
 	sessionID string        // empty for the WebSocket of all sessions
 	requestID string        // of the handshake
 	protocol  socket.Protocol
-	member    *occupant
+	member    *roomMember
 	slow      atomic.Bool // a write took longer than WriteTimeout
 	pinging   atomic.Bool // a ping has not been answered
 }

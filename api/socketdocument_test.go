@@ -98,11 +98,11 @@ func TestDocumentHasAllAnswers(t *testing.T) {
 		t.Cleanup(func() { _ = conn.CloseNow() })
 		for _, request := range api.SocketRequests() {
 			require.NoError(t, conn.Write(t.Context(), websocket.MessageText, fmt.Appendf(nil, `{"type":%q}`, request)))
-			var answer said
+			var answer serverMessage
 			for answer.For != request { // skips events
 				_, data, err := conn.Read(t.Context())
 				require.NoError(t, err)
-				answer = said{}
+				answer = serverMessage{}
 				require.NoError(t, json.Unmarshal(data, &answer))
 			}
 			require.True(t, sent[answer.Type], "%s is answered by %s in %s", request, answer.Type, channel)

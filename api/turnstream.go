@@ -39,8 +39,8 @@ type turnEncoder interface {
 	Gap(gap feed.Gap) []byte
 	// Finish ends the stream of a prompt that has its outcome.
 	Finish(p resource.PromptJSON, seq int64) []byte
-	// Over reports that the stream is complete.
-	Over() bool
+	// Complete reports that the stream is complete.
+	Complete() bool
 }
 
 // openTurn reserves a stream of a session's turns. The context is done when the server stops;
@@ -125,7 +125,7 @@ func (st *turnStream) run(ctx context.Context, f *feed.Feed, frames []byte) erro
 		return err
 	}
 	for {
-		if err := st.write(frames); err != nil || st.encoder.Over() {
+		if err := st.write(frames); err != nil || st.encoder.Complete() {
 			return err
 		}
 		item, err := f.Next(ctx)
@@ -142,7 +142,7 @@ func (st *turnStream) run(ctx context.Context, f *feed.Feed, frames []byte) erro
 			if frames, err = st.encode(ctx, item.Events); err != nil {
 				return err
 			}
-			if item.CaughtUp && !st.encoder.Over() && st.prompt.Status.Final() {
+			if item.CaughtUp && !st.encoder.Complete() && st.prompt.Status.Final() {
 				frames = append(frames, st.encoder.Finish(resource.Prompt(st.prompt), f.Position())...)
 			}
 		}
@@ -163,7 +163,7 @@ func (st *turnStream) encode(ctx context.Context, b eventlog.Batch) ([]byte, err
 			st.server.logger.WarnContext(ctx, "an event is not in the stream of its turn", slog.String("session_id", e.SessionID), slog.Int64("seq", seq), slog.Any("error", err))
 		}
 		out = append(out, frames...)
-		if st.encoder.Over() {
+		if st.encoder.Complete() {
 			break
 		}
 	}

@@ -34,12 +34,12 @@ func (s *explanations) why(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	of, which, err := whyQuery(c)
+	of, subjectID, err := whyQuery(c)
 	if err != nil {
 		return err
 	}
 	ctx := c.Request().Context()
-	facts, err := s.store.WhyFacts(ctx, id, of, which)
+	facts, err := s.store.WhyFacts(ctx, id, of, subjectID)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (s *explanations) why(c echo.Context) error {
 	}
 	read, cancel := context.WithTimeout(ctx, s.cfg.HistoryTimeout)
 	defer cancel()
-	return c.JSON(http.StatusOK, why.Explain(of, which, facts, s.cfg.Signaler.History(read, id)).Map(masker.Text))
+	return c.JSON(http.StatusOK, why.Explain(of, subjectID, facts, s.cfg.Signaler.History(read, id)).Map(masker.Text))
 }
 
 // whyQuery reads the subject.

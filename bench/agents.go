@@ -91,7 +91,7 @@ func measureClaude(ctx context.Context, b *bench, s *section) (err error) {
 		}
 		sessions = append(sessions, p)
 		for range 2 { // the first one builds the image of the agent
-			if err := p.say(ctx, agentPrompt, &prompts{}); err != nil {
+			if err := p.send(ctx, agentPrompt, &prompts{}); err != nil {
 				return fmt.Errorf("session: %w", err)
 			}
 		}
@@ -115,7 +115,7 @@ func measureClaude(ctx context.Context, b *bench, s *section) (err error) {
 			return fmt.Errorf("bare process: %w", err)
 		}
 		bare.add(took)
-		if err := sessions[0].say(ctx, agentPrompt, &ours); err != nil {
+		if err := sessions[0].send(ctx, agentPrompt, &ours); err != nil {
 			return fmt.Errorf("session: %w", err)
 		}
 	}
@@ -132,7 +132,7 @@ func compareTen(ctx context.Context, b *bench, sys *system, s *section, sessions
 	delta := &samples{}
 	for round := range 4 {
 		before := cpuOf(processes)
-		n, lasted, err := together(b.options.Window/2, len(processes), func(i int) error {
+		n, lasted, err := inParallel(b.options.Window/2, len(processes), func(i int) error {
 			_, err := processes[i].turn(ctx, agentPrompt)
 			return err
 		})
@@ -144,9 +144,9 @@ func compareTen(ctx context.Context, b *bench, sys *system, s *section, sessions
 		}
 
 		cpuBefore := readCPU(sys.pid())
-		n, lasted, err = together(b.options.Window/2, len(sessions), func(i int) error {
+		n, lasted, err = inParallel(b.options.Window/2, len(sessions), func(i int) error {
 			var p prompts
-			if err := sessions[i].say(ctx, agentPrompt, &p); err != nil {
+			if err := sessions[i].send(ctx, agentPrompt, &p); err != nil {
 				return err
 			}
 			if round > 0 {
@@ -174,9 +174,9 @@ func compareTen(ctx context.Context, b *bench, sys *system, s *section, sessions
 	return nil
 }
 
-// together makes n workers repeat their turns until the time has passed, and returns how many turns
+// inParallel makes n workers repeat their turns until the time has passed, and returns how many turns
 // they completed and how long that took, including the last ones.
-func together(during time.Duration, n int, turn func(i int) error) (turns int, took time.Duration, err error) {
+func inParallel(during time.Duration, n int, turn func(i int) error) (turns int, took time.Duration, err error) {
 	began := time.Now()
 	counts := make([]int, n)
 	var group errgroup.Group

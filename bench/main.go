@@ -135,8 +135,8 @@ type system struct {
 	client *client
 }
 
-// say reports progress.
-func (b *bench) say(format string, args ...any) {
+// logf reports progress.
+func (b *bench) logf(format string, args ...any) {
 	fmt.Fprintf(b.progress, "%s  %s  %s\n", time.Now().Format(time.TimeOnly), loadAverage(), fmt.Sprintf(format, args...))
 }
 
@@ -149,7 +149,7 @@ func measure(ctx context.Context, o options, chosen []part, progress io.Writer) 
 	defer func() { r.machine = b.machine }()
 	for _, p := range chosen {
 		s := &section{part: p.name, title: strings.ToUpper(p.about[:1]) + p.about[1:]}
-		b.say("%s", p.name)
+		b.logf("%s", p.name)
 		began := time.Now()
 		err := p.measure(ctx, b, s)
 		s.took = time.Since(began)
@@ -159,9 +159,9 @@ func measure(ctx context.Context, o options, chosen []part, progress io.Writer) 
 			if ctx.Err() != nil {
 				return r, fmt.Errorf("%s: %w", p.name, context.Cause(ctx))
 			}
-			b.say("%s: %v", p.name, err)
+			b.logf("%s: %v", p.name, err)
 			if err := b.release(ctx); err != nil { // the next part gets a new system
-				b.say("%s: %v", p.name, err)
+				b.logf("%s: %v", p.name, err)
 			}
 		}
 	}

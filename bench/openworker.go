@@ -54,7 +54,7 @@ func measureWorker(ctx context.Context, b *bench, s *section) (err error) {
 	s.note("One worker has at least %d sessions that sleep and whose workflows are open, and then, alongside them, %d and %d sessions that stream, a word every %s each. Memory is the resident set of the worker's "+
 		"process %s after the last session has come, with the garbage of that moment; *in use* is what its last garbage collection left, with the stacks. Connections are its open files. "+
 		"*Each* is the growth from one row to the next, divided by the sessions that came; %d workflows at most are in memory. The last row is the measured memory if there are %d sessions that stream and "+
-		"%d that sleep; else it adds up twice what they have in use, because as much garbage gathers.", o.Open, o.Streams/2, o.Streams, streamPause, o.Window, cachedWorkflows, goalStreams, goalOpen)
+		"%d that sleep; otherwise it is twice the memory in use, because about as much garbage accumulates.", o.Open, o.Streams/2, o.Streams, streamPause, o.Window, cachedWorkflows, goalStreams, goalOpen)
 
 	p, err := newProbe(ctx, sys.client, 1) // the worker has done everything once
 	if err != nil {
@@ -65,7 +65,7 @@ func measureWorker(ctx context.Context, b *bench, s *section) (err error) {
 	if err != nil {
 		return err
 	}
-	b.say("worker: opening %d sessions", o.Open)
+	b.logf("worker: opening %d sessions", o.Open)
 	if err := sys.openSleepers(ctx, o.Open); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func measureWorker(ctx context.Context, b *bench, s *section) (err error) {
 	}
 	some := map[int]needs{}
 	for _, n := range []int{o.Streams / 2, o.Streams} {
-		b.say("worker: %d sessions stream", n)
+		b.logf("worker: %d sessions stream", n)
 		crowd, err := startCrowd(ctx, sys.client, n-len(some)*(o.Streams/2), streamPause, slower*turnLength)
 		if err != nil {
 			return err
@@ -99,7 +99,7 @@ func measureWorker(ctx context.Context, b *bench, s *section) (err error) {
 	first.addTo(s, "each streaming session of the first half")
 	stream.addTo(s, "each streaming session of the second half")
 	streams := full.since(open, o.Streams)
-	name, memory := "memory for %d open and %d streaming sessions, by what is in use", none.memory+2*(cachedWorkflows*sleeper.inUse+goalStreams*streams.inUse)
+	name, memory := "memory for %d open and %d streaming sessions, estimated from memory in use", none.memory+2*(cachedWorkflows*sleeper.inUse+goalStreams*streams.inUse)
 	if opened >= goalOpen && o.Streams >= goalStreams {
 		name, memory = "memory for %d open and %d streaming sessions", full.memory
 	}

@@ -62,8 +62,8 @@ func measureOverload(ctx context.Context, b *bench, s *section) error {
 	if err != nil {
 		return err
 	}
-	s.compare("prompt → agent has it, afterwards", distribution(&after.heard), "before", distribution(&calm.heard), within(1.5))
-	s.compare("prompt → agent has it, in the overload", distribution(&during.heard), "before", distribution(&calm.heard), noGoal)
+	s.compare("prompt → agent has it, afterwards", distribution(&after.firstWord), "before", distribution(&calm.firstWord), within(1.5))
+	s.compare("prompt → agent has it, in the overload", distribution(&during.firstWord), "before", distribution(&calm.firstWord), noGoal)
 	s.add("attempts at turns beyond the first", number(float64(lost-losses), count), atMost(number(0, count)))
 	slices.Sort(spoken)
 	s.compare("words of the session with the fewest", number(float64(spoken[0]), count), "of the session with the most", number(float64(spoken[len(spoken)-1]), count), reaches(0.5))

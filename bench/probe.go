@@ -16,17 +16,17 @@ const waitLimit = 2 * time.Minute
 
 // prompts are the durations of prompts to a running session.
 type prompts struct {
-	accepted samples // POST until 202
-	heard    samples // POST until the agent's first word, by the agent's clock
-	first    samples // POST until the first word arrives at the reader
-	ended    samples // POST until turn_end arrives at the reader
+	accepted  samples // POST until 202
+	firstWord samples // POST until the agent's first word, by the agent's clock
+	first     samples // POST until the first word arrives at the reader
+	ended     samples // POST until turn_end arrives at the reader
 }
 
 // sleeps are the durations of hibernations and wakes.
 type sleeps struct {
 	hibernated samples // POST until the status arrives
 	accepted   samples // POST of the prompt that wakes, until 202
-	heard      samples // POST of that prompt until the agent's first word
+	firstWord  samples // POST of that prompt until the agent's first word
 }
 
 // probe is the measured session with its reader.
@@ -110,10 +110,10 @@ func (p *probe) await(ctx context.Context, what string, match func(event) bool) 
 }
 
 // turn measures one prompt of one word.
-func (p *probe) turn(ctx context.Context, into *prompts) error { return p.say(ctx, "hello", into) }
+func (p *probe) turn(ctx context.Context, into *prompts) error { return p.send(ctx, "hello", into) }
 
 // say measures one prompt that the agent answers with text.
-func (p *probe) say(ctx context.Context, content string, into *prompts) error {
+func (p *probe) send(ctx context.Context, content string, into *prompts) error {
 	p.prompts++
 	id := fmt.Sprintf("p%d", p.prompts)
 	began := time.Now()
@@ -125,13 +125,13 @@ func (p *probe) say(ctx context.Context, content string, into *prompts) error {
 	if err != nil {
 		return err
 	}
-	said := false
+	started := false
 	end, err := p.await(ctx, "turn_end", func(e event) bool {
 		switch {
 		case e.RunID != start.RunID:
-		case e.Type == "block_start" && e.Data.Block.Type == "assistant_text" && !said:
-			said = true
-			into.heard.add(e.At.Add(clockStep).Sub(began))
+		case e.Type == "block_start" && e.Data.Block.Type == "assistant_text" && !started:
+			started = true
+			into.firstWord.add(e.At.Add(clockStep).Sub(began))
 		case e.Type == "text_delta" && into.first.n() < into.accepted.n():
 			into.first.add(e.arrived.Sub(began))
 		}
@@ -144,7 +144,7 @@ func (p *probe) say(ctx context.Context, content string, into *prompts) error {
 		return fmt.Errorf("prompt %s ended %s", id, end.Data.Outcome)
 	}
 	into.ended.add(end.arrived.Sub(began))
-	if !said {
+	if !started {
 		return fmt.Errorf("the agent did not answer prompt %s with text", id)
 	}
 	return nil
@@ -200,7 +200,7 @@ func (p *probe) sleepRounds(ctx context.Context, b *bare, rounds int, limit time
 			return err
 		}
 		sleep.accepted.add(wake.accepted.p50())
-		sleep.heard.add(wake.heard.p50())
+		sleep.firstWord.add(wake.firstWord.p50())
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func measureProtocols(ctx context.Context, b *bench, s *section) (err error) {
 	defer p.close(context.WithoutCancel(ctx))
 	// The blocks alternate in kind, so that no event can be merged with its neighbor.
 	script := strings.Repeat("think: word\nword\n", 5*b.options.Burst)
-	if err := p.say(ctx, script, &prompts{}); err != nil {
+	if err := p.send(ctx, script, &prompts{}); err != nil {
 		return err
 	}
 	log := storedLog{path: "/api/sessions/" + p.session}
@@ -80,7 +80,7 @@ func measureProtocols(ctx context.Context, b *bench, s *section) (err error) {
 	}
 	log.newest = end.After
 	s.note("%d readers at once read a log of %d events from its start to its end; the floor is a program that only writes that many server-sent events to as many readers, "+
-		"with net/http, a channel and a flush per event and reader. All readers share the bench's process. AG-UI has what is over as one snapshot, so its readers "+
+		"with net/http, a channel and a flush per event and reader. All readers share the bench's process. AG-UI sends ended turns as one snapshot, so its readers "+
 		"follow a turn in progress, from its first word on.", protocolReaders, log.newest)
 
 	loop, err := startEventLoop(ctx)
@@ -96,7 +96,7 @@ func measureProtocols(ctx context.Context, b *bench, s *section) (err error) {
 		return fmt.Errorf("readers of the bare loop: %w", err)
 	}
 	for _, by := range protocols {
-		if err := looped.hear(ctx, func() error { return loop.say(ctx, int(log.newest), 0) }); err != nil {
+		if err := looped.broadcast(ctx, func() error { return loop.say(ctx, int(log.newest), 0) }); err != nil {
 			return fmt.Errorf("bare loop: %w", err)
 		}
 		rate, err := readAll(ctx, sys.client, by, log)
@@ -105,7 +105,7 @@ func measureProtocols(ctx context.Context, b *bench, s *section) (err error) {
 		}
 		s.compare("deliveries: "+by.name, rate, "bare loop", looped.rate(), atLeast(number(50_000, perSecond)))
 	}
-	if err := looped.hear(ctx, func() error { return loop.say(ctx, int(log.newest), 0) }); err != nil {
+	if err := looped.broadcast(ctx, func() error { return loop.say(ctx, int(log.newest), 0) }); err != nil {
 		return fmt.Errorf("bare loop: %w", err)
 	}
 	rate, err := readLive(ctx, sys.client, log, script)

@@ -78,11 +78,11 @@ func measureReaders(ctx context.Context, b *bench, s *section) (err error) {
 	// The blocks alternate in kind, so that no event can be merged with its neighbor.
 	pairs := b.options.Burst / 3
 	text := strings.Repeat("think: word\nword\n", pairs)
-	if err := session.hear(ctx, func() error { return p.say(ctx, text, &prompts{}) }); err != nil {
+	if err := session.broadcast(ctx, func() error { return p.send(ctx, text, &prompts{}) }); err != nil {
 		return fmt.Errorf("burst: %w", err)
 	}
 	events := int(session.events.Load()) / n
-	if err := looped.hear(ctx, func() error { return loop.say(ctx, events, 0) }); err != nil {
+	if err := looped.broadcast(ctx, func() error { return loop.say(ctx, events, 0) }); err != nil {
 		return fmt.Errorf("burst of the bare loop: %w", err)
 	}
 	s.compare(fmt.Sprintf("deliveries in a burst of %d events", events), session.rate(), "bare loop", looped.rate(), atLeast(number(50_000, perSecond)))
@@ -100,10 +100,10 @@ func steadyRounds(ctx context.Context, p *probe, loop *eventLoop, session, loope
 				a.latency.Store(&a.delays)
 			}
 		}
-		if err := looped.hear(ctx, func() error { return loop.say(ctx, wordsPerRound, pause) }); err != nil {
+		if err := looped.broadcast(ctx, func() error { return loop.say(ctx, wordsPerRound, pause) }); err != nil {
 			return fmt.Errorf("bare loop: %w", err)
 		}
-		if err := session.hear(ctx, func() error { return p.say(ctx, steady, &prompts{}) }); err != nil {
+		if err := session.broadcast(ctx, func() error { return p.send(ctx, steady, &prompts{}) }); err != nil {
 			return fmt.Errorf("session: %w", err)
 		}
 	}
@@ -120,7 +120,7 @@ func transactionsPerWord(ctx context.Context, sys *system, p *probe, pause time.
 	if err != nil {
 		return 0, err
 	}
-	if err := p.say(ctx, fmt.Sprintf("slow %s: %s", pause, strings.Repeat("word ", 2*wordsPerRound)), &prompts{}); err != nil {
+	if err := p.send(ctx, fmt.Sprintf("slow %s: %s", pause, strings.Repeat("word ", 2*wordsPerRound)), &prompts{}); err != nil {
 		return 0, err
 	}
 	after, err := sys.bare.transactions(ctx)
@@ -143,24 +143,24 @@ func residentBytes(pid int) float64 {
 
 // audience is a number of readers of one stream that decode as little as possible.
 type audience struct {
-	size    int
-	cancel  context.CancelFunc
-	done    sync.WaitGroup
-	failed  atomic.Pointer[error]
-	delays  samples
-	latency atomic.Pointer[samples] // receives the delays; nil if they are not recorded
-	events  atomic.Int64            // delivered since hear was called
-	ended   atomic.Int64            // readers that have received the end of the turn since then
-	first   atomic.Int64            // time of the first delivery of the agent's text, in nanoseconds
-	last    atomic.Int64            // and of the end
-	heard   chan struct{}           // gets a token when all readers have received the end
+	size     int
+	cancel   context.CancelFunc
+	done     sync.WaitGroup
+	failed   atomic.Pointer[error]
+	delays   samples
+	latency  atomic.Pointer[samples] // receives the delays; nil if they are not recorded
+	events   atomic.Int64            // delivered since broadcast was called
+	ended    atomic.Int64            // readers that have received the end of the turn since then
+	first    atomic.Int64            // time of the first delivery of the agent's text, in nanoseconds
+	last     atomic.Int64            // and of the end
+	received chan struct{}           // gets a token when all readers have received the end
 }
 
 // gather returns when n readers are connected and each has received the first data of its stream.
 func gather(ctx context.Context, c *client, path string, n int) (*audience, error) {
 	streaming, cancel := context.WithCancel(ctx)
-	a := &audience{size: n, cancel: cancel, heard: make(chan struct{}, 1)} // one call of hear at a time
-	ready := make(chan struct{}, n)                                        // one token each
+	a := &audience{size: n, cancel: cancel, received: make(chan struct{}, 1)} // one call of broadcast at a time
+	ready := make(chan struct{}, n)                                           // one token each
 	for range n {
 		a.done.Go(func() {
 			connected := sync.OnceFunc(func() { ready <- struct{}{} })
@@ -208,7 +208,7 @@ func (a *audience) take(data []byte) {
 		a.count(now)
 		if a.ended.Add(1) == int64(a.size) {
 			a.last.Store(now.UnixNano())
-			a.heard <- struct{}{}
+			a.received <- struct{}{}
 		}
 	}
 }
@@ -225,18 +225,18 @@ func field(data []byte, name string) []byte {
 	return value
 }
 
-// hear returns when every reader has received the end of the text that speak sends.
-func (a *audience) hear(ctx context.Context, speak func() error) error {
+// broadcast returns when every reader has received the end of the text that send sends.
+func (a *audience) broadcast(ctx context.Context, send func() error) error {
 	a.events.Store(0)
 	a.ended.Store(0)
 	a.first.Store(0)
-	if err := speak(); err != nil {
+	if err := send(); err != nil {
 		return err
 	}
 	timeout := time.NewTimer(waitLimit)
 	defer timeout.Stop()
 	select {
-	case <-a.heard:
+	case <-a.received:
 		return nil
 	case <-timeout.C:
 		return errors.Join(fmt.Errorf("%d of %d readers had everything within %s", a.ended.Load(), a.size, waitLimit), a.failure())

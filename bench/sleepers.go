@@ -34,12 +34,12 @@ func measureSleepers(ctx context.Context, b *bench, s *section) (err error) {
 	}
 	defer func() { err = errors.Join(err, full.close(context.WithoutCancel(ctx))) }()
 
-	b.say("sleepers: storing %d sessions", b.options.Sleepers)
+	b.logf("sleepers: storing %d sessions", b.options.Sleepers)
 	began := time.Now()
 	if err := full.fill(ctx, b.options.Sleepers); err != nil {
 		return err
 	}
-	s.note("One system stores %d sessions, of which three in ten sleep and the others are over, and another stores none; storing them took %s. Lists are requests of the API for one page "+
+	s.note("One system stores %d sessions, of which three in ten sleep and the others are terminated, and another stores none; storing them took %s. Lists are requests of the API for one page "+
 		"of 50, each made %d times with different values. Idle cores are those of all processes of a system, both in the same %s, without any request.",
 		b.options.Sleepers, show(time.Since(began)), listRounds, b.options.Idle)
 	for _, l := range lists {

@@ -124,7 +124,7 @@ func newSessionText(ctx context.Context, c *client, agent string) (time.Duration
 	defer p.close(context.WithoutCancel(ctx))
 	before := time.Since(began)
 	var took prompts
-	if err := p.say(ctx, agentPrompt, &took); err != nil {
+	if err := p.send(ctx, agentPrompt, &took); err != nil {
 		return 0, err
 	}
 	return before + took.first.p50(), nil

@@ -51,7 +51,7 @@ type life struct {
 func (l *life) addPrompts(s *section) {
 	f := &l.floors
 	s.compare("prompt → 202", distribution(&l.prompts.accepted), "commit + signal", distribution(sum(&f.commit, &f.signal)), within(2))
-	s.compare("prompt → agent has it", distribution(&l.prompts.heard), "signal → activity + commit + exec",
+	s.compare("prompt → agent has it", distribution(&l.prompts.firstWord), "signal → activity + commit + exec",
 		distribution(sum(&f.activity, &f.commit, &f.exec)), within(1.3))
 	s.add("prompt of one word → `turn_end` at the reader", distribution(&l.prompts.ended), noGoal)
 }
@@ -61,7 +61,7 @@ func (l *life) addSleeps(s *section, of string) {
 	f := &l.floors
 	s.compare("hibernate → `hibernated` at the reader"+of, distribution(&l.sleeps.hibernated),
 		"snapshot + terminate", distribution(sum(&f.snapshot, &f.end)), above(60*time.Millisecond))
-	s.compare("prompt to a sleeper → agent has it"+of, distribution(&l.sleeps.heard), "restore", distribution(&f.restore), above(100*time.Millisecond))
+	s.compare("prompt to a sleeper → agent has it"+of, distribution(&l.sleeps.firstWord), "restore", distribution(&f.restore), above(100*time.Millisecond))
 }
 
 // addFloors adds the floors one by one.

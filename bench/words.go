@@ -58,7 +58,7 @@ func measureWords(ctx context.Context, b *bench, s *section) error {
 	s.add("cores used by others", number(used[othersCPU].Seconds()/took.Seconds(), cores), noGoal)
 	f := &l.floors
 	s.compare("meanwhile: prompt → 202", distribution(&l.prompts.accepted), "commit + signal", distribution(sum(&f.commit, &f.signal)), noGoal)
-	s.compare("meanwhile: prompt → agent has it", distribution(&l.prompts.heard), "signal → activity + commit + exec",
+	s.compare("meanwhile: prompt → agent has it", distribution(&l.prompts.firstWord), "signal → activity + commit + exec",
 		distribution(sum(&f.activity, &f.commit, &f.exec)), noGoal)
 	return crowd.err()
 }
@@ -145,12 +145,12 @@ func burst(ctx context.Context, probes []*probe, n int) (words, events int, took
 			if err := p.client.prompt(ctx, p.session, "burst", text); err != nil {
 				return err
 			}
-			said, seen := 0, 0
+			received, seen := 0, 0
 			var began time.Time
 			end, err := p.await(ctx, "end of the burst", func(e event) bool {
 				seen++
 				if e.Type == "text_delta" {
-					said += e.words()
+					received += e.words()
 				}
 				if began.IsZero() && e.Type == "block_start" && e.Data.Block.Type == "assistant_text" {
 					began = e.At
@@ -160,12 +160,12 @@ func burst(ctx context.Context, probes []*probe, n int) (words, events int, took
 			if err != nil {
 				return err
 			}
-			if said != n {
-				return fmt.Errorf("%d of %d words arrived", said, n)
+			if received != n {
+				return fmt.Errorf("%d of %d words arrived", received, n)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			words, events = words+said, events+seen
+			words, events = words+received, events+seen
 			if first.IsZero() || began.Before(first) {
 				first = began
 			}

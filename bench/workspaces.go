@@ -30,7 +30,7 @@ func measureWorkspace(ctx context.Context, b *bench, sys *system, s *section, fi
 	defer p.close(context.WithoutCancel(ctx))
 	// A hundred directories, each with a hundredth of the files.
 	script := fmt.Sprintf("$ for d in $(seq 100); do mkdir d$d && (cd d$d && seq %d | split -l 1 -a 4 -d - f); done\nready", files/100)
-	if err := p.say(ctx, script, &prompts{}); err != nil {
+	if err := p.send(ctx, script, &prompts{}); err != nil {
 		return fmt.Errorf("write the files: %w", err)
 	}
 	l := &life{}
@@ -43,6 +43,6 @@ func measureWorkspace(ctx context.Context, b *bench, sys *system, s *section, fi
 		asleep, awake = noGoal, noGoal
 	}
 	s.compare("hibernate → `hibernated` at the reader"+of, distribution(&l.sleeps.hibernated), "snapshot + terminate", distribution(sum(&f.snapshot, &f.end)), asleep)
-	s.compare("prompt to a sleeper → agent has it"+of, distribution(&l.sleeps.heard), "restore", distribution(&f.restore), awake)
+	s.compare("prompt to a sleeper → agent has it"+of, distribution(&l.sleeps.firstWord), "restore", distribution(&f.restore), awake)
 	return nil
 }

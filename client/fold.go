@@ -128,9 +128,9 @@ func (f *blockFollower) apply(e Event) (change BlockChange, changed bool, err er
 		return change, false, err
 	}
 	change = BlockChange{ConversationID: key.conversation, Block: Block{ID: key.block}, Seq: e.Seq}
-	b, there := f.folder.Block(key.conversation, key.block)
+	b, found := f.folder.Block(key.conversation, key.block)
 	switch {
-	case there:
+	case found:
 		change.Block = blockOf(b)
 		f.known[key] = true
 	case f.known[key]:

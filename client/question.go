@@ -88,17 +88,17 @@ type Words struct {
 	list  bool
 }
 
-// Say returns an answer with one text.
-func Say(text string) Words { return Words{texts: []string{text}} }
+// TextAnswer returns an answer with one text.
+func TextAnswer(text string) Words { return Words{texts: []string{text}} }
 
-// Pick returns an answer with a list of options.
-func Pick(options ...string) Words { return Words{texts: options, list: true} }
+// OptionsAnswer returns an answer with a list of options.
+func OptionsAnswer(options ...string) Words { return Words{texts: options, list: true} }
 
-// SayEach returns answers with one text for each of several items.
-func SayEach(texts map[string]string) map[string]Words {
+// TextAnswers returns answers with one text for each of several items.
+func TextAnswers(texts map[string]string) map[string]Words {
 	words := make(map[string]Words, len(texts))
 	for item, text := range texts {
-		words[item] = Say(text)
+		words[item] = TextAnswer(text)
 	}
 	return words
 }
@@ -126,14 +126,14 @@ func (w *Words) UnmarshalJSON(data []byte) error {
 		if err := json.Unmarshal(data, &options); err != nil {
 			return err
 		}
-		*w = Pick(options...)
+		*w = OptionsAnswer(options...)
 		return nil
 	}
 	var text string
 	if err := json.Unmarshal(data, &text); err != nil {
 		return err
 	}
-	*w = Say(text)
+	*w = TextAnswer(text)
 	return nil
 }
 

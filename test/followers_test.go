@@ -155,7 +155,7 @@ type followers struct {
 	page    *followerScript
 	agui    *followerScript
 	first   *followerLog // of the Go client
-	over    int          // turns
+	ended   int          // turns
 }
 
 // followerLog is the ordered output of a client.
@@ -415,12 +415,12 @@ func (f *followers) answered(t *testing.T, fault string) {
 		if err != nil {
 			return err
 		}
-		if len(lines) <= f.over {
+		if len(lines) <= f.ended {
 			return fmt.Errorf("%d turns have ended", len(lines))
 		}
 		return nil
 	})
-	f.over++
+	f.ended++
 }
 
 // compare ends the session, and compares the output of all clients.

@@ -207,13 +207,13 @@ func (m *matrix) disturb(t *testing.T, function string, d time.Duration) {
 	conn := m.connect(t)
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
-	for over := time.After(d); ; {
+	for timeout := time.After(d); ; {
 		_, err := conn.Exec(t.Context(), "SELECT "+function+`(pid) FROM pg_stat_activity
 			WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`)
 		require.NoError(t, err)
 		select {
 		case <-ticker.C:
-		case <-over:
+		case <-timeout:
 			return
 		}
 	}
@@ -221,7 +221,7 @@ func (m *matrix) disturb(t *testing.T, function string, d time.Duration) {
 
 // stutter lets parts run for a tenth of each second of d, as on an overcommitted host.
 func (m *matrix) stutter(d time.Duration, parts ...part) {
-	for over := time.Now().Add(d); time.Now().Before(over); <-time.After(100 * time.Millisecond) {
+	for deadline := time.Now().Add(d); time.Now().Before(deadline); <-time.After(100 * time.Millisecond) {
 		var pids []int
 		for _, p := range parts {
 			pids = append(pids, m.pids(p)...)
@@ -277,7 +277,7 @@ func (m *matrix) useUpConnections(t *testing.T, d time.Duration) {
 	t.Helper()
 	var taken []*pgx.Conn
 	m.links(func(p *proxy) { p.reset() })
-	for over := time.After(d); ; {
+	for timeout := time.After(d); ; {
 		conn, err := pgx.Connect(t.Context(), m.postgres.url)
 		if err == nil {
 			taken = append(taken, conn)
@@ -286,7 +286,7 @@ func (m *matrix) useUpConnections(t *testing.T, d time.Duration) {
 		select {
 		case <-time.After(100 * time.Millisecond): // a connection may have become free
 			continue
-		case <-over:
+		case <-timeout:
 		}
 		break
 	}
@@ -392,10 +392,10 @@ func (m *matrix) round(t *testing.T, f matrixFault) {
 		witnesses.Go(func() { saw.watch(watching, ids, pause) })
 	}
 	f.strike(t, cells)
-	over := time.Now()
+	until := time.Now()
 	entering.Wait()
 	sending.Wait()
-	m.settle(t, cells, over)
+	m.settle(t, cells, until)
 	stop()
 	witnesses.Wait()
 	m.check(t, f, cells)
@@ -500,7 +500,7 @@ func (m *matrix) note(t *testing.T, cells []*cell) {
 
 // settle waits until all prompts have ended. The client intervenes only to recover the session in
 // error.
-func (m *matrix) settle(t *testing.T, cells []*cell, over time.Time) {
+func (m *matrix) settle(t *testing.T, cells []*cell, until time.Time) {
 	t.Helper()
 	var settling sync.WaitGroup
 	errs := make([]error, len(cells))
@@ -516,8 +516,8 @@ func (m *matrix) settle(t *testing.T, cells []*cell, over time.Time) {
 				if c.state == "error" {
 					c.recoverFromError()
 				}
-				if errs[i] = c.unsettled(false); errs[i] == nil || time.Since(over) > settleWithin {
-					c.took = time.Since(over)
+				if errs[i] = c.unsettled(false); errs[i] == nil || time.Since(until) > settleWithin {
+					c.took = time.Since(until)
 					return
 				}
 				<-ticker.C

@@ -250,10 +250,10 @@ func TestProxyFailsAsAsked(t *testing.T) {
 	go func() { p.refuse(t, 300*time.Millisecond); close(done) }()
 	require.Error(t, say(c), "the connection is reset")
 	refused := 0
-	for over := false; !over; {
+	for ended := false; !ended; {
 		select {
 		case <-done:
-			over = true
+			ended = true
 		default:
 			c, err := net.Dial("tcp", p.address)
 			if err != nil {

@@ -221,7 +221,7 @@ func useUpFiles(t *testing.T, pids []int, d time.Duration) {
 type supervised struct {
 	mu    sync.Mutex
 	cmd   *exec.Cmd
-	over  bool
+	ended bool
 	done  chan struct{}
 	start func() *exec.Cmd
 }
@@ -244,7 +244,7 @@ func supervise(t *testing.T, start func() *exec.Cmd) *supervised {
 	require.NoError(t, <-started)
 	t.Cleanup(func() {
 		s.mu.Lock()
-		s.over = true
+		s.ended = true
 		s.cmd.Process.Signal(syscall.SIGCONT) //nolint:errcheck // it may have ended
 		s.cmd.Process.Kill()                  //nolint:errcheck // it may have ended
 		s.mu.Unlock()
@@ -256,7 +256,7 @@ func supervise(t *testing.T, start func() *exec.Cmd) *supervised {
 func (s *supervised) again() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over {
+	if s.ended {
 		return errors.New("the test has ended")
 	}
 	cmd := s.start()

@@ -247,11 +247,11 @@ func (s *storm) round(t *testing.T, seed uint64) {
 		}
 	}
 	striking.Wait()
-	over := time.Now()
+	until := time.Now()
 	acting.Wait()
-	t.Logf("faults over after %s", over.Sub(begun).Round(time.Millisecond))
+	t.Logf("faults over after %s", until.Sub(begun).Round(time.Millisecond))
 	s.calm(t)
-	t.Logf("settled %s after the last fault", time.Since(over).Round(time.Millisecond))
+	t.Logf("settled %s after the last fault", time.Since(until).Round(time.Millisecond))
 	var kept []*actor
 	for _, a := range s.pool {
 		a.audit(t)

@@ -155,7 +155,7 @@ func (u *upgrade) flow(ctx context.Context, f *flow) {
 			f.send(context.WithoutCancel(ctx), sent[len(sent)-1], "")
 		}
 		for _, id := range sent {
-			for over := false; !over; {
+			for done := false; !done; {
 				_, got, err := u.call("GET", "/api/sessions/"+f.id+"/prompts/"+id, nil)
 				if err == nil && got["status"] == "completed" {
 					f.completed.Add(1)
@@ -163,7 +163,7 @@ func (u *upgrade) flow(ctx context.Context, f *flow) {
 				}
 				select {
 				case <-ctx.Done():
-					over = true
+					done = true
 				case <-time.After(50 * time.Millisecond):
 				}
 			}

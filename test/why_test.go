@@ -42,11 +42,11 @@ func (s *stack) explained(t *testing.T, id, of, which, code string) {
 type witness struct {
 	api string
 
-	mu   sync.Mutex
-	said map[string]string // by code of a cause, or "http CODE" of a refusal: the first sentence
+	mu        sync.Mutex
+	sentences map[string]string // by code of a cause, or "http CODE" of a refusal: the first sentence
 }
 
-func (s *stack) newWitness() *witness { return &witness{api: s.api, said: map[string]string{}} }
+func (s *stack) newWitness() *witness { return &witness{api: s.api, sentences: map[string]string{}} }
 
 // watch requests an explanation of the newest prompt of each session in turn, until ctx ends.
 func (w *witness) watch(ctx context.Context, sessions []string, pause time.Duration) {
@@ -101,8 +101,8 @@ func (w *witness) ask(ctx context.Context, session, prompt string) {
 func (w *witness) note(code, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, ok := w.said[code]; !ok {
-		w.said[code] = text
+	if _, ok := w.sentences[code]; !ok {
+		w.sentences[code] = text
 	}
 }
 
@@ -112,11 +112,11 @@ func (w *witness) named(t *testing.T, codes []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var all strings.Builder
-	for _, code := range slices.Sorted(maps.Keys(w.said)) {
-		fmt.Fprintf(&all, "\n\t%s: %s", code, w.said[code])
+	for _, code := range slices.Sorted(maps.Keys(w.sentences)) {
+		fmt.Fprintf(&all, "\n\t%s: %s", code, w.sentences[code])
 	}
 	t.Logf("explained by%s", all.String())
-	if len(codes) > 0 && !slices.ContainsFunc(codes, func(code string) bool { _, ok := w.said[code]; return ok }) {
+	if len(codes) > 0 && !slices.ContainsFunc(codes, func(code string) bool { _, ok := w.sentences[code]; return ok }) {
 		t.Errorf("no explanation of a prompt has one of %s", codes)
 	}
 }

@@ -36,13 +36,13 @@ func (l *life) attendance(ctx workflow.Context) *activities.Attend {
 }
 
 // urgency is the set of work that cannot wait for the end of an attendance.
-type urgency struct{ stop, abort, force, outlived, lost, cancelDue bool }
+type urgency struct{ stop, abort, force, expired, lost, cancelDue bool }
 
 func (l *life) urgent(now, cancelAt time.Time) urgency {
 	interrupt := l.interruptAt()
 	return urgency{
 		stop: l.wants.Stop, abort: l.abort, force: l.wants.Force, lost: l.sandboxLost(),
-		outlived:  !interrupt.IsZero() && !now.Before(interrupt),
+		expired:   !interrupt.IsZero() && !now.Before(interrupt),
 		cancelDue: !cancelAt.IsZero() && !now.Before(cancelAt),
 	}
 }
@@ -58,7 +58,7 @@ func (l *life) followAttendant(ctx workflow.Context, run *session.Processing, an
 		}
 	}
 	now := workflow.Now(ctx)
-	due := (l.signalled || l.doubted) && !now.Before(l.answerAt(now))
+	due := (l.signalled || l.resignalled) && !now.Before(l.answerAt(now))
 	if l.urgent(now, cancelAt) == *answered && !due {
 		return false, nil
 	}
@@ -70,7 +70,7 @@ func (l *life) followAttendant(ctx workflow.Context, run *session.Processing, an
 // reclaim ends the attendance. If a run is in progress, the attendance continues, and run is set to
 // that run. reclaim reads the pending commands and prompts, as look does.
 func (l *life) reclaim(ctx workflow.Context, run *session.Processing) (reclaimed bool, err error) {
-	l.signalled, l.moved, l.rung, l.doubted = false, false, false, false
+	l.signalled, l.moved, l.promptSignalled, l.resignalled = false, false, false, false
 	l.queue = session.NewQueue(nil, l.queue.Seen()) // keeps prompts that are signalled in the meantime
 	l.looks, l.lookedAt = l.looks+1, workflow.Now(ctx)
 	var found activities.Reclaimed

@@ -63,7 +63,7 @@ func (w *world) nudge() {
 
 // attendNext claims the next prompt for an attendant, if there is one.
 func (w *world) attendNext(o *operation) {
-	if o.over || o.frozen || o.run.outcome == "" || !slices.Contains(w.operations, o) {
+	if o.ended || o.frozen || o.run.outcome == "" || !slices.Contains(w.operations, o) {
 		return
 	}
 	if w.attendant != o || w.state != session.Running || w.generation != o.run.generation || w.openRun() != nil || len(w.pendingCommands()) > 0 {
@@ -94,7 +94,7 @@ func (w *world) attendNext(o *operation) {
 
 // leave ends an attendance together with its turn.
 func (w *world) leave(o *operation) {
-	if o.over {
+	if o.ended {
 		return
 	}
 	result := activities.TurnResult{Outcome: session.OutcomeCompleted, Attended: o.attended, EndedAt: w.lastActivity, Reread: w.attendant != o}
@@ -117,7 +117,7 @@ func (w *world) freeze() {
 		o.frozen = true
 		w.say("the worker that has the turn is frozen")
 		w.clock.after(heartbeatTimeout, w.locked(func() {
-			if o.over {
+			if o.ended {
 				return
 			}
 			o.frozen = false

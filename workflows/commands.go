@@ -29,7 +29,7 @@ const (
 // readWaiting reads the pending commands and prompts. Until it has read them, at most one signal is
 // outstanding.
 func (l *life) readWaiting(ctx workflow.Context) error {
-	l.signalled, l.moved, l.rung = false, false, false
+	l.signalled, l.moved, l.promptSignalled = false, false, false
 	l.queue = session.NewQueue(nil, l.queue.Seen()) // keeps prompts that are signalled in the meantime
 	l.looks, l.lookedAt = l.looks+1, workflow.Now(ctx)
 	var found activities.Waiting
@@ -53,7 +53,7 @@ func (l *life) takeWaiting(found *activities.Waiting) {
 	if found == nil || l.looks > 0 || l.wants.Stop {
 		return
 	}
-	l.moved, l.rung = false, false
+	l.moved, l.promptSignalled = false, false
 	for _, p := range found.Next {
 		l.queue.Requeue(p)
 	}
@@ -66,7 +66,7 @@ func (l *life) takeWaiting(found *activities.Waiting) {
 // waiting, its claim also reads the pending work and answers the signal.
 func (l *life) readDue(ctx workflow.Context) bool {
 	idle := l.queue.Len() == 0 || l.state == session.Error // no claim follows that would read the pending work
-	return l.signalled || (l.moved || l.rung) && idle && l.readsWaiting(ctx)
+	return l.signalled || (l.moved || l.promptSignalled) && idle && l.readsWaiting(ctx)
 }
 
 func (l *life) readsWaiting(ctx workflow.Context) bool {

@@ -42,10 +42,10 @@ func (l *life) delayed(ctx workflow.Context, code, doing string, cause error) (b
 	if activities.IsFinal(cause) || l.wants.Stop {
 		return false, nil
 	}
-	return l.putOff(ctx, code, doing, cause)
+	return l.postpone(ctx, code, doing, cause)
 }
 
-func (l *life) putOff(ctx workflow.Context, code, doing string, cause error) (bool, error) {
+func (l *life) postpone(ctx workflow.Context, code, doing string, cause error) (bool, error) {
 	if workflow.GetVersion(ctx, retriesPassingErrors, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 		return false, nil
 	}
@@ -91,7 +91,7 @@ func (l *life) try(ctx workflow.Context, code, doing string, activity, in, out a
 		l.endDelay()
 		return false, failed, nil
 	}
-	again, err = l.putOff(ctx, code, doing, failed)
+	again, err = l.postpone(ctx, code, doing, failed)
 	return again, failed, err
 }
 

@@ -108,7 +108,7 @@ func (l *life) checkpoint(ctx workflow.Context) error {
 	case again:
 		l.wants.Sync = true
 	case activities.TypeOf(err) == activities.SandboxLost:
-		l.loseSandbox()
+		l.markSandboxLost()
 	case err != nil:
 		if err := l.reportProblem(ctx, problem.SyncFailed, err); err != nil {
 			return err

@@ -53,7 +53,7 @@ func (l *life) provision(ctx workflow.Context, delayed, doing string, activity a
 			continue
 		}
 		if quick || l.delay.times < maxRounds && l.trouble.tries == 0 {
-			if again, reportErr := l.putOff(ctx, delayed, doing, err); again || reportErr != nil {
+			if again, reportErr := l.postpone(ctx, delayed, doing, err); again || reportErr != nil {
 				return reportErr
 			}
 		}
@@ -80,8 +80,8 @@ func (l *life) restored(ctx workflow.Context) *session.Transition {
 // startReason returns the reason with which the session enters running once it has its sandbox.
 func (l *life) startReason(ctx workflow.Context) string {
 	switch {
-	case l.parked != nil && l.parkOver(workflow.Now(ctx)) != "":
-		return l.parkOver(workflow.Now(ctx))
+	case l.parked != nil && l.parkEndReason(workflow.Now(ctx)) != "":
+		return l.parkEndReason(workflow.Now(ctx))
 	case l.queue.Len() > 0 && l.parked == nil:
 		return session.ReasonPrompt
 	case l.wants.Wake || l.wants.Revert != "":

@@ -25,9 +25,9 @@ const (
 	tailEvents = 150
 )
 
-// putAwayAfter is how long a session hibernates, or waits for its first prompt,
+// unloadAfter is how long a session hibernates, or waits for its first prompt,
 // before its workflow completes. The next prompt or wake starts it again.
-const putAwayAfter = 24 * time.Hour
+const unloadAfter = 24 * time.Hour
 
 // snapshotBudget is the time that saving a bundle may take. A sandbox is moved to a new generation
 // this long before its provider ends it.

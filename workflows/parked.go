@@ -29,7 +29,7 @@ func (l *life) fresh() bool {
 // aborted.
 func (l *life) parkedDue() bool {
 	unread := l.parked.Until.IsZero() && !l.parked.Due
-	return l.signalled || l.rung || l.moved || unread || l.abort && !l.fresh()
+	return l.signalled || l.promptSignalled || l.moved || unread || l.abort && !l.fresh()
 }
 
 // readParked reads a session with a parked run, including whether its questions are answered. It
@@ -45,9 +45,9 @@ func (l *life) readParked(ctx workflow.Context) error {
 	return err
 }
 
-// parkOver returns the reason why a parked run can continue. It returns "" while the questions are
-// open, or have not been read since the run was parked.
-func (l *life) parkOver(now time.Time) string {
+// parkEndReason returns the reason why a parked run can continue. It returns "" while the questions
+// are open, or have not been read since the run was parked.
+func (l *life) parkEndReason(now time.Time) string {
 	switch p := l.parked; {
 	case p.Due:
 		return session.ReasonAnswer
@@ -64,7 +64,7 @@ func (l *life) servePark(ctx workflow.Context, now time.Time) error {
 	switch {
 	case l.fresh():
 		return l.transit(ctx, session.EventHibernate, session.ReasonQuestion, nil)
-	case l.parkOver(now) != "":
+	case l.parkEndReason(now) != "":
 		return l.continueParked(ctx)
 	case !now.Before(l.idleAt()):
 		return l.transit(ctx, session.EventHibernate, session.ReasonQuestion, nil)
@@ -81,7 +81,7 @@ func (l *life) continueParked(ctx workflow.Context) error {
 		return err
 	}
 	switch {
-	case answer.Over:
+	case answer.Ended:
 		l.parked, l.moved = nil, true
 		return nil
 	case !answer.Granted: // clocks differ, or another question is still open
@@ -101,7 +101,7 @@ func (l *life) continueParked(ctx workflow.Context) error {
 // sleepParked keeps a session asleep until the questions of its parked run are answered or have
 // expired. The workflow stays open until the questions expire.
 func (l *life) sleepParked(ctx workflow.Context) error {
-	if reason := l.parkOver(workflow.Now(ctx)); reason != "" {
+	if reason := l.parkEndReason(workflow.Now(ctx)); reason != "" {
 		return l.transit(ctx, session.EventWake, reason, nil)
 	}
 	l.wait(ctx, "hibernate until a question is answered", l.parked.Until)

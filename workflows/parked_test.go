@@ -25,7 +25,7 @@ func (w *world) ask(o *operation) time.Time {
 		return ends
 	}
 	w.clock.after(o.turn.ParkAfter, w.locked(func() {
-		if o.over || o.frozen || run.outcome != "" || run.answered || run.parked || !w.sandbox(run.generation).alive {
+		if o.ended || o.frozen || run.outcome != "" || run.answered || run.parked || !w.sandbox(run.generation).alive {
 			return
 		}
 		for _, c := range w.pendingCommands() {
@@ -69,7 +69,7 @@ func (w *world) continueRun(in activities.ContinueRequest) (activities.Continuat
 	run := w.runs[in.RunID]
 	switch {
 	case run.outcome != "":
-		return activities.Continuation{Over: true}, nil
+		return activities.Continuation{Ended: true}, nil
 	case w.state != session.Running || in.Generation != w.generation:
 		return activities.Continuation{}, final(activities.Fenced, "the session is %s in generation %d", w.state, w.generation)
 	case run.parked && run.generation == in.Generation:

@@ -24,7 +24,7 @@ func (l *life) revert(ctx workflow.Context) error {
 	case l.wants.Stop || again:
 		return nil
 	case activities.TypeOf(err) == activities.SandboxLost:
-		l.loseSandbox() // the revert is retried in the next sandbox
+		l.markSandboxLost() // the revert is retried in the next sandbox
 		return nil
 	case err != nil:
 		if err := l.reportProblem(ctx, problem.RevertFailed, err); err != nil {

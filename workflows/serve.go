@@ -44,7 +44,7 @@ func (l *life) serve(ctx workflow.Context) error {
 	case l.wants.Sync:
 		l.wants.Sync = false
 		return l.checkpoint(ctx)
-	case l.outlived(now):
+	case l.expired(now):
 		// The session does not end; it moves to the next generation.
 		l.wants.Wake = true
 		return l.transit(ctx, session.EventHibernate, session.ReasonLifetime, nil)
@@ -102,7 +102,7 @@ func (l *life) next(ctx workflow.Context) error {
 	}
 	switch {
 	case verdict.Granted:
-		l.rung = false // the claim has answered the signal
+		l.promptSignalled = false // the claim has answered the signal
 		current.OnUnknown, current.Dispatch = verdict.OnUnknown, verdict.Dispatch
 		if verdict.RunID != "" {
 			current.RunID = verdict.RunID
@@ -155,6 +155,6 @@ func (l *life) plan(since, end time.Time) {
 	l.margin = deadline.MoveMargin(since, end)
 }
 
-func (l *life) outlived(now time.Time) bool {
+func (l *life) expired(now time.Time) bool {
 	return !l.deadline.IsZero() && !now.Before(l.moveAt())
 }

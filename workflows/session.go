@@ -65,44 +65,44 @@ type life struct {
 	parkAfter    time.Duration       // see activities.OpenedSession
 
 	// Pending requests.
-	wants      contract.Wants
-	pending    []activities.PendingCommand // the result of the last read; wants contains their requests too
-	stopReason string                      // the reason of a stop that no client requested
-	signalled  bool                        // work may have been submitted since the last read
-	rung       bool                        // a signal of a prompt is unanswered
-	moved      bool                        // a turn or a transition has ended since the last read
-	cancelled  bool                        // cancelled in Temporal; the stop is not stored yet
-	rechecked  bool                        // the pending work was read after the session became idle
-	looks      int                         // number of reads in this turn
-	lookedAt   time.Time
-	abort      bool                   // interrupt the running turn
-	lost       contract.SandboxSignal // the sandbox that is presumed lost; zero for none
+	wants           contract.Wants
+	pending         []activities.PendingCommand // the result of the last read; wants contains their requests too
+	stopReason      string                      // the reason of a stop that no client requested
+	signalled       bool                        // work may have been submitted since the last read
+	promptSignalled bool                        // a signal of a prompt is unanswered
+	moved           bool                        // a turn or a transition has ended since the last read
+	cancelled       bool                        // cancelled in Temporal; the stop is not stored yet
+	rechecked       bool                        // the pending work was read after the session became idle
+	looks           int                         // number of reads in this turn
+	lookedAt        time.Time
+	abort           bool                   // interrupt the running turn
+	lost            contract.SandboxSignal // the sandbox that is presumed lost; zero for none
 
 	opened bool // the fields above were read from Postgres
 	stale  bool // Postgres may have a newer state than this workflow
 	// superseded means that another run of the workflow has opened the session after this one, as
 	// happens in a reset.
-	superseded   bool
-	turn         *session.Processing // the run in progress; in an attended session it may have ended
-	attends      time.Duration       // how long turns may attend the session; 0 for never
-	keepsRoom    bool                // see activities.OpenedSession
-	closesAsleep bool                // see activities.OpenedSession
-	fellAsleep   bool                // in this run of the workflow
-	attended     bool                // the running turn may claim prompts by itself
-	newest       string              // the last prompt known to have arrived during the attendance
-	doubted      bool                // a prompt that an attendant should have claimed was signalled again
-	leftover     workflow.Future     // the activity of an attendance that the workflow has ended; nil if none
-	doing        string
-	timer        pendingTimer
-	signals      signals
-	canceled     workflow.ReceiveChannel // nil once the cancellation is received
-	refusals     refusals
-	delay        delay
-	losses       losses
-	trouble      trouble
-	continued    int64
-	closed       bool
-	taskQueue    string // the queue on which the workflow continues as new; "" is the current one
+	superseded      bool
+	turn            *session.Processing // the run in progress; in an attended session it may have ended
+	attends         time.Duration       // how long turns may attend the session; 0 for never
+	keepsRoom       bool                // see activities.OpenedSession
+	closesAsleep    bool                // see activities.OpenedSession
+	hibernatedInRun bool                // during this run of the workflow
+	attended        bool                // the running turn may claim prompts by itself
+	newest          string              // the last prompt known to have arrived during the attendance
+	resignalled     bool                // a prompt that an attendant should have claimed was signalled again
+	leftover        workflow.Future     // the activity of an attendance that the workflow has ended; nil if none
+	doing           string
+	timer           pendingTimer
+	signals         signals
+	canceled        workflow.ReceiveChannel // nil once the cancellation is received
+	refusals        refusals
+	delay           delay
+	losses          losses
+	trouble         trouble
+	continued       int64
+	closed          bool
+	taskQueue       string // the queue on which the workflow continues as new; "" is the current one
 }
 
 func newLife(ctx workflow.Context, in contract.WorkflowInput) *life {
@@ -116,7 +116,7 @@ func newLife(ctx workflow.Context, in contract.WorkflowInput) *life {
 		doing:        "load the session",
 		canceled:     ctx.Done(),
 	}
-	if c := in.Carry; c != nil {
+	if c := in.Carried; c != nil {
 		l.wants, l.continued = c.Wants, c.Runs
 		l.trouble.tries, l.trouble.since = c.Retries, c.ErrorSince
 		if d := c.Delay; d != nil {
@@ -136,7 +136,7 @@ func newLife(ctx workflow.Context, in contract.WorkflowInput) *life {
 // load reads the session from Postgres. Earlier signals are merged, not overwritten.
 func (l *life) load(ctx workflow.Context) error {
 	l.stale, l.superseded = false, false
-	l.signalled, l.moved, l.rung = false, false, false
+	l.signalled, l.moved, l.promptSignalled = false, false, false
 	var o activities.OpenedSession
 	if err := l.record(ctx, "load the session", control.OpenSession, activities.SessionRef{SessionID: l.id}, &o); err != nil {
 		return err
@@ -301,7 +301,7 @@ func (l *life) shouldContinue(ctx workflow.Context) bool {
 		return false // the worker of the attendance notices its end within a heartbeat
 	}
 	info := workflow.GetInfo(ctx)
-	if l.closesAsleep && l.fellAsleep && l.wakes() {
+	if l.closesAsleep && l.hibernatedInRun && l.wakes() {
 		return true // the session wakes on the current build; if it stays hibernated, its workflow completes
 	}
 	limit := maxHistoryEvents
@@ -317,7 +317,7 @@ func (l *life) continueAsNew(ctx workflow.Context) error {
 	if l.taskQueue != "" {
 		ctx = workflow.WithWorkflowTaskQueue(ctx, l.taskQueue)
 	}
-	input := contract.WorkflowInput{SessionID: l.id, Carry: l.carryOver()}
+	input := contract.WorkflowInput{SessionID: l.id, Carried: l.carriedState()}
 	if !l.closesAsleep {
 		return workflow.NewContinueAsNewError(ctx, contract.WorkflowName, input)
 	}
@@ -327,11 +327,11 @@ func (l *life) continueAsNew(ctx workflow.Context) error {
 	return workflow.NewContinueAsNewErrorWithOptions(ctx, current, contract.WorkflowName, input)
 }
 
-// carryOver returns the state that the next run starts with. It includes deadlines, so that an idle
-// session hibernates, and the sandbox of a session in error is saved, at the same time as without a
-// new run.
-func (l *life) carryOver() *contract.Carry {
-	c := &contract.Carry{
+// carriedState returns the state that the next run starts with. It includes deadlines, so that an
+// idle session hibernates, and the sandbox of a session in error is saved, at the same time as
+// without a new run.
+func (l *life) carriedState() *contract.CarriedState {
+	c := &contract.CarriedState{
 		Wants: l.wants, Seen: l.queue.Seen(), Runs: l.continued + 1, Retries: l.trouble.tries,
 		LastActivity: l.lastActivity, ErrorSince: l.trouble.since,
 	}

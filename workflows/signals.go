@@ -111,7 +111,7 @@ func (l *life) drain(ctx workflow.Context) {
 // an open workflow read the session again. A prompt that was in the queue before and is not being
 // processed has the same effect.
 func (l *life) notePrompt(s contract.PromptSignal, now time.Time) {
-	l.rung = l.rung || s.PromptID != ""
+	l.promptSignalled = l.promptSignalled || s.PromptID != ""
 	known := s.PromptID == "" || l.queue.Has(s.PromptID)
 	switch {
 	case s.PromptID == "":
@@ -121,7 +121,7 @@ func (l *life) notePrompt(s contract.PromptSignal, now time.Time) {
 	case !l.queue.Has(s.PromptID) && (l.turn == nil || l.turn.PromptID != s.PromptID):
 		l.stale, known = l.opened, true
 	}
-	l.doubted = l.doubted || known && l.attended
+	l.resignalled = l.resignalled || known && l.attended
 }
 
 // forgetPrompts empties the queue, because it is held. The release signals the waiting prompts; if
@@ -212,9 +212,9 @@ func (l *life) noteSandbox(s contract.SandboxSignal) {
 	}
 }
 
-// loseSandbox records that a turn has found its sandbox lost, regardless of earlier reports and of
-// the generation.
-func (l *life) loseSandbox() {
+// markSandboxLost records that a turn has found its sandbox lost, regardless of earlier reports and
+// of the generation.
+func (l *life) markSandboxLost() {
 	l.lost = contract.SandboxSignal{Generation: l.generation, Reason: session.ReasonLost}
 }
 

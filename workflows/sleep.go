@@ -41,15 +41,15 @@ func (l *life) rest(ctx workflow.Context, doing string) error {
 	if now := workflow.Now(ctx); since.IsZero() || since.After(now) {
 		since = now
 	}
-	putAway := since.Add(putAwayAfter)
+	unloadAt := since.Add(unloadAfter)
 	if l.closesAsleep {
-		putAway = since // workers of the pinned build keep running until this workflow completes
+		unloadAt = since // workers of the pinned build keep running until this workflow completes
 	}
-	if workflow.Now(ctx).Before(putAway) {
-		if l.timer.why != l.why(doing, putAway) && l.explains(ctx) {
+	if workflow.Now(ctx).Before(unloadAt) {
+		if l.timer.why != l.why(doing, unloadAt) && l.explains(ctx) {
 			l.timer.stop() // the summary of the timer describes the ended sandbox and would be visible for a day
 		}
-		l.wait(ctx, doing, putAway)
+		l.wait(ctx, doing, unloadAt)
 		return nil
 	}
 	if err := l.record(ctx, "unload the session", control.CloseSession, activities.SessionRef{SessionID: l.id}, nil); err != nil {

@@ -208,7 +208,7 @@ func (s *stage) continued(next *workflow.ContinueAsNewError) (input contract.Wor
 			s.world.violate("continues as new with an activity in progress")
 		}
 	}
-	s.world.say("continues as new: run %d, wants %+v, %d seen", input.Carry.Runs, input.Carry.Wants, len(input.Carry.Seen))
+	s.world.say("continues as new: run %d, wants %+v, %d seen", input.Carried.Runs, input.Carried.Wants, len(input.Carried.Seen))
 	return input
 }
 

@@ -55,7 +55,7 @@ func (l *life) transition(event session.Event, to session.State, reason string) 
 func (l *life) enter(ctx workflow.Context, t session.Transition) error {
 	l.state, l.reason, l.errorCause, l.transitionNo, l.since = t.To, t.Reason, t.Cause, t.No, t.At
 	l.endDelay()
-	l.moved, l.fellAsleep = true, t.To == session.Hibernated
+	l.moved, l.hibernatedInRun = true, t.To == session.Hibernated
 	switch t.To {
 	case session.Error:
 		l.trouble = trouble{tries: l.trouble.tries}

@@ -20,7 +20,7 @@ func (l *life) runTurn(ctx workflow.Context, run session.Processing) error {
 	var result activities.TurnResult
 	reclaimed := false // the pending work was read after the last run ended
 	defer func() {
-		l.turn, l.abort, l.moved, l.attended, l.doubted = nil, false, !reclaimed, false, false
+		l.turn, l.abort, l.moved, l.attended, l.resignalled = nil, false, !reclaimed, false, false
 		l.takeWaiting(result.Waiting)
 	}()
 	if run.Generation != l.generation {
@@ -51,13 +51,13 @@ func (l *life) runTurn(ctx workflow.Context, run session.Processing) error {
 	}
 	switch activities.TypeOf(err) {
 	case activities.PromptNotDelivered:
-		l.loseSandbox()
+		l.markSandboxLost()
 		return l.giveBack(ctx, run, session.ReasonSandboxLost)
 	case activities.SandboxLost:
-		l.loseSandbox()
+		l.markSandboxLost()
 		return l.settleUnknown(ctx, run, session.ReasonSandboxLost)
 	case activities.SandboxLimit:
-		l.loseSandbox()
+		l.markSandboxLost()
 		_, err := l.settle(ctx, run, session.OutcomeFailed, activities.ReasonOf(err), false)
 		return err
 	case activities.DeliveryUnknown:

@@ -136,7 +136,7 @@ func (w *turnWatch) pause(ctx workflow.Context, now time.Time) {
 	if w.cancelled() {
 		until = time.Time{}
 	}
-	if at := w.answerAt(now); (w.signalled || w.doubted) && (until.IsZero() || at.Before(until)) {
+	if at := w.answerAt(now); (w.signalled || w.resignalled) && (until.IsZero() || at.Before(until)) {
 		until = at
 	}
 	futures := []workflow.Future{w.turn}
@@ -163,13 +163,13 @@ func (w *turnWatch) result(ctx workflow.Context, result *activities.TurnResult) 
 	err = w.turn.Get(ctx, result)
 	if err != nil && w.attended {
 		// The result may concern a run that the workflow does not know.
-		over, takeErr := w.reclaim(ctx, w.run)
+		ended, takeErr := w.reclaim(ctx, w.run)
 		switch {
 		case takeErr != nil:
 			return false, takeErr
-		case over:
+		case ended:
 			if kind := activities.TypeOf(err); kind == activities.SandboxLost || kind == activities.SandboxLimit || kind == activities.PromptNotDelivered {
-				w.loseSandbox()
+				w.markSandboxLost()
 			}
 			return true, nil
 		}

@@ -31,7 +31,7 @@ func DeliverWebhook(ctx workflow.Context, in activities.DeliveryRef) error {
 		if err := workflow.ExecuteActivity(ctx, webhooks.AttemptDelivery, in).Get(ctx, &came); err != nil {
 			return err
 		}
-		if came.Over {
+		if came.Ended {
 			return nil
 		}
 		err := workflow.NewTimerWithOptions(ctx, came.Pause, workflow.TimerOptions{Summary: "waits before the next attempt"}).Get(ctx, nil)

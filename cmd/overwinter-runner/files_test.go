@@ -19,7 +19,7 @@ import (
 type shelf struct {
 	position workspacefile.Position
 	files    map[string]workspacefile.Content
-	told     []string // "CHANGE PATH"
+	reported []string // "CHANGE PATH"
 	diff     *workspacefile.Diff
 }
 
@@ -54,7 +54,7 @@ func (s *shelf) add(t *testing.T, m runner.Message) {
 		if m.Initial {
 			word = "initial"
 		}
-		s.told = append(s.told, word+" "+m.Path)
+		s.reported = append(s.reported, word+" "+m.Path)
 		if m.Kind == workspacefile.Deleted {
 			delete(s.files, m.Path)
 			return
@@ -74,10 +74,10 @@ func (s *shelf) add(t *testing.T, m runner.Message) {
 
 // take returns the sorted reports since the last call.
 func (s *shelf) take() []string {
-	told := s.told
-	s.told = nil
-	slices.Sort(told)
-	return told
+	reported := s.reported
+	s.reported = nil
+	slices.Sort(reported)
+	return reported
 }
 
 // watching returns a link that reports changes of the workspace.
@@ -278,9 +278,9 @@ func TestBurstCostsLittle(t *testing.T) {
 	w.shelve(s, 1)
 	require.Len(t, s.files, 201)
 	require.Len(t, s.files["log"].Data, 2000*101)
-	told := s.take()
+	reported := s.take()
 	count := 0
-	for _, one := range told {
+	for _, one := range reported {
 		if strings.HasSuffix(one, " log") {
 			count++
 		}
@@ -297,8 +297,8 @@ func TestLinkWithoutFilesRequestGetsNoFiles(t *testing.T) {
 	require.NoError(t, w.Flush(1))
 	require.Equal(t, &runner.Flushed{ID: 1}, w.until(func(m runner.Message) bool { _, ok := m.(*runner.Flushed); return ok }))
 	for _, m := range w.seen {
-		_, told := m.(*runner.FileChanged)
-		require.False(t, told)
+		_, reported := m.(*runner.FileChanged)
+		require.False(t, reported)
 	}
 	require.Empty(t, b.ping().Watch)
 }

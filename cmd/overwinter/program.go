@@ -123,11 +123,11 @@ func (p program) Run(ctx context.Context) (code int) {
 	command.Bind(parser)
 	err = command.Run(logger, streams{stdin: p.stdin, stdout: p.stdout, stderr: p.stderr}, &c)
 	var usage usageError
-	var over timeoutError
+	var timeout timeoutError
 	switch {
 	case err == nil:
 		return exitDone
-	case errors.As(err, &over):
+	case errors.As(err, &timeout):
 		return p.fail(exitTimeout, err)
 	case errors.As(err, &usage):
 		return p.fail(exitUsage, err)

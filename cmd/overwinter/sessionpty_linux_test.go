@@ -168,7 +168,7 @@ func TestAttachInTerminal(t *testing.T) {
 	p.keys("2\n")
 	p.await("answered: Which colour? Blue")
 	require.Equal(t, asked, store.Row(id).Questions[0].ID)
-	require.Equal(t, question.SayEach(map[string]string{"Which colour?": "Blue"}), store.Row(id).Questions[0].Answer.Answers)
+	require.Equal(t, question.TextEach(map[string]string{"Which colour?": "Blue"}), store.Row(id).Questions[0].Answer.Answers)
 
 	// The first Ctrl-C aborts the turn, and the second one exits.
 	p.keys("wait for it\n")

@@ -104,18 +104,18 @@ func decides(word string) bool { return slices.Contains(client.Decisions(), clie
 // Run answers and prints the updated question.
 func (c *sessionAnswerCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
-		which, err := questionID(ctx, api, id, c.Question)
+		question, err := questionID(ctx, api, id, c.Question)
 		if err != nil {
 			return err
 		}
-		reply := client.Reply{Answer: client.Decision(c.Said), Answers: client.SayEach(c.Answer)}
+		reply := client.Reply{Answer: client.Decision(c.Said), Answers: client.TextAnswers(c.Answer)}
 		if c.Said != "" && !decides(c.Said) {
-			if reply, err = inWords(ctx, api, id, which, c.Said); err != nil {
+			if reply, err = inWords(ctx, api, id, question, c.Said); err != nil {
 				return err
 			}
 		}
 		reply.Message, reply.AnsweredBy = c.Message, c.By
-		q, err := api.QuestionAnswer(ctx, id, which, reply)
+		q, err := api.QuestionAnswer(ctx, id, question, reply)
 		if err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func (c *sessionAnswerCmd) Run(ctx context.Context, s streams, parent *sessionCm
 }
 
 // inWords converts a text to an answer, as session attach does with an input line.
-func inWords(ctx context.Context, api *client.Client, sessionID, questionID, said string) (client.Reply, error) {
+func inWords(ctx context.Context, api *client.Client, sessionID, questionID, text string) (client.Reply, error) {
 	page, err := api.QuestionList(ctx, sessionID, "")
 	if err != nil {
 		return client.Reply{}, err
@@ -138,8 +138,8 @@ func inWords(ctx context.Context, api *client.Client, sessionID, questionID, sai
 		return client.Reply{}, fmt.Errorf("question %s has %d items; answer each with --answer 'QUESTION=TEXT'", q.ID, len(q.Questions))
 	}
 	dialog := terminal.NewDialog(q)
-	if done, hint := dialog.Line(said); !done {
-		return client.Reply{}, fmt.Errorf("invalid answer %q: %s", said, hint)
+	if done, hint := dialog.Line(text); !done {
+		return client.Reply{}, fmt.Errorf("invalid answer %q: %s", text, hint)
 	}
 	return dialog.Answer(), nil
 }
@@ -148,10 +148,10 @@ func (c *sessionCmd) printQuestion(w io.Writer, q client.Question) error {
 	if c.json() {
 		return printJSON(w, q)
 	}
-	said := string(q.Answer)
+	answer := string(q.Answer)
 	for _, asked := range slices.Sorted(maps.Keys(q.Answers)) {
-		said += fmt.Sprintf("; %s: %s", terminal.OneLine(asked, terminal.LineRunes), terminal.OneLine(q.Answers[asked].String(), terminal.LineRunes))
+		answer += fmt.Sprintf("; %s: %s", terminal.OneLine(asked, terminal.LineRunes), terminal.OneLine(q.Answers[asked].String(), terminal.LineRunes))
 	}
-	_, err := fmt.Fprintf(w, "%s  %s: %s\n", q.ID, q.Status, said)
+	_, err := fmt.Fprintf(w, "%s  %s: %s\n", q.ID, q.Status, answer)
 	return err
 }

@@ -47,11 +47,11 @@ func (e timeoutError) Error() string {
 // during calls wait with a context that ends after the timeout. The error after a timeout names the
 // operation that continues.
 func (f timeoutFlag) during(ctx context.Context, continues string, wait func(context.Context) error) error {
-	over := timeoutError{after: f.Timeout, continues: continues}
+	timeout := timeoutError{after: f.Timeout, continues: continues}
 	bounded := ctx
 	if f.Timeout > 0 {
 		var cancel context.CancelFunc
-		bounded, cancel = context.WithTimeoutCause(ctx, f.Timeout, over)
+		bounded, cancel = context.WithTimeoutCause(ctx, f.Timeout, timeout)
 		defer cancel()
 	}
 	err := wait(bounded)
@@ -59,8 +59,8 @@ func (f timeoutFlag) during(ctx context.Context, continues string, wait func(con
 		return err
 	}
 	cause := context.Cause(bounded)
-	if errors.Is(cause, over) {
-		return over
+	if errors.Is(cause, timeout) {
+		return timeout
 	}
 	if by, ok := errors.AsType[cli.SignalError](cause); ok {
 		return fmt.Errorf("stopped waiting: %w; %s continues", by, continues)

@@ -34,11 +34,11 @@ func (r ExitReport) message(most int) string {
 	if r.Signal != "" {
 		msg = fmt.Sprintf("the agent was ended by a signal (%s) in the middle of a turn", r.Signal)
 	}
-	if said := strings.TrimSpace(r.Stderr); said != "" {
-		if over := len(said) - most; over > 0 {
-			said = strings.ToValidUTF8(said[over:], "")
+	if stderr := strings.TrimSpace(r.Stderr); stderr != "" {
+		if excess := len(stderr) - most; excess > 0 {
+			stderr = strings.ToValidUTF8(stderr[excess:], "")
 		}
-		msg += ": " + said
+		msg += ": " + stderr
 	}
 	return msg
 }

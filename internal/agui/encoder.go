@@ -29,7 +29,7 @@ type Encoder struct {
 	subagents map[string]bool   // by conversation: true while it is open
 	blocks    map[string]string // conversations of subagents by their blocks
 
-	over, stale, asked bool
+	complete, stale, asked bool
 
 	at  int64
 	out []Event
@@ -67,8 +67,8 @@ func (e *Encoder) Start() []Event {
 	return []Event{{Type: "RUN_STARTED", ThreadID: e.threadID, RunID: e.runID, ProtocolVersion: protocolVersion}}
 }
 
-// Over reports that the run has ended.
-func (e *Encoder) Over() bool { return e.over }
+// Complete reports that the run has ended.
+func (e *Encoder) Complete() bool { return e.complete }
 
 // Stale reports that another snapshot must follow, because something changed that was complete for
 // the client.
@@ -112,7 +112,7 @@ func (e *Encoder) Snapshot(s *Snapshot) []byte {
 
 // Next returns the events of the next event of the log. An error means that its data does not fit its type.
 func (e *Encoder) Next(ev eventlog.Event) ([]Event, error) {
-	if e.over || e.stale {
+	if e.complete || e.stale {
 		return nil, nil
 	}
 	e.out, e.at = nil, 0
@@ -262,11 +262,11 @@ func (e *Encoder) block(conversationID string, b conversation.Block, complete bo
 // if it has several runs.
 func (e *Encoder) user(k key, b conversation.Block) {
 	id := cmp.Or(b.PromptID, b.ID)
-	said := key{k.conversationID, userKey + id}
-	if _, ok := e.shown[said]; ok || e.known(k, digestOf(b), true) || b.PromptID == e.promptID && b.PromptID != "" {
+	userBlock := key{k.conversationID, userKey + id}
+	if _, ok := e.shown[userBlock]; ok || e.known(k, digestOf(b), true) || b.PromptID == e.promptID && b.PromptID != "" {
 		return
 	}
-	e.shown[said], e.shown[k] = digest{}, digestOf(b)
+	e.shown[userBlock], e.shown[k] = digest{}, digestOf(b)
 	tag := owner(k.conversationID)
 	e.emit(Event{Type: "TEXT_MESSAGE_START", MessageID: id, Role: "user", SubagentRunID: tag})
 	if b.Content != "" {

@@ -62,7 +62,7 @@ func (e *Encoder) finish() {
 }
 
 func (e *Encoder) end(last Event) {
-	e.over = true
+	e.complete = true
 	e.emit(last)
 }
 

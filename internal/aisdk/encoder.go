@@ -72,8 +72,8 @@ func (e *Encoder) Start() []Chunk {
 	}}
 }
 
-// Over reports whether the stream is complete.
-func (e *Encoder) Over() bool { return e.ended }
+// Complete reports whether the stream is complete.
+func (e *Encoder) Complete() bool { return e.ended }
 
 // Gap returns the chunk for deleted events. If they were compacted, later events have everything
 // that the message needs, and the chunk is not part of it.
@@ -124,7 +124,7 @@ func (e *Encoder) apply(ev eventlog.Event) error {
 		return into(ev, func(d event.TurnEndData) { e.turnEnd(d, ev.Seq) })
 	case event.TypePrompt:
 		e.transient(ev)
-		if e.turn.Over() {
+		if e.turn.Ended() {
 			e.finish(ev.Seq)
 		}
 	case event.TypeQuestion:

@@ -47,7 +47,7 @@ func (a *answer) take(e client.Event) (ended *client.Prompt, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if a.mine(e) && data.Block.Type == client.AssistantText {
+		if a.isOwn(e) && data.Block.Type == client.AssistantText {
 			return nil, a.block(data.Block)
 		}
 	case client.EventTextDelta:
@@ -55,15 +55,15 @@ func (a *answer) take(e client.Event) (ended *client.Prompt, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if a.mine(e) && data.BlockID == a.blockID {
+		if a.isOwn(e) && data.BlockID == a.blockID {
 			return nil, a.print(data.Delta)
 		}
 	}
 	return nil, nil
 }
 
-// mine reports whether an event belongs to the main conversation of the prompt's run.
-func (a *answer) mine(e client.Event) bool {
+// isOwn reports whether an event belongs to the main conversation of the prompt's run.
+func (a *answer) isOwn(e client.Event) bool {
 	return a.runID != "" && e.RunID == a.runID && (e.ConversationID == client.MainConversation || e.ConversationID == "")
 }
 

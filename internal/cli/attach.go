@@ -18,9 +18,9 @@ type AttachOptions struct {
 	View View
 }
 
-// attached is a talk in which prompts and commands are typed.
+// attached is a console in which prompts and commands are typed.
 type attached struct {
-	*talk
+	*console
 	text        composer
 	turn        bool // a turn is running, according to the events that were read
 	interrupted bool // Ctrl-C was pressed since the last line or turn
@@ -54,11 +54,11 @@ func Attach(ctx context.Context, api *client.Client, in io.Reader, out io.Writer
 	if err := resume(view, blocks, o.Last); err != nil {
 		return err
 	}
-	a := &attached{talk: newTalk(api, o.SessionID, view), turn: now.Queue.Processing > 0}
+	a := &attached{console: newConsole(api, o.SessionID, view), turn: now.Queue.Processing > 0}
 	if err := a.listen(ctx, in, true, o.View.rewrites(out)); err != nil {
 		return err
 	}
-	a.prompt, a.say, a.interrupt, a.onBreak, a.observe = attachPrompt, a.typed, interrupts, a.ctrlC, a.watch
+	a.prompt, a.handleLine, a.interrupt, a.onBreak, a.observe = attachPrompt, a.typed, interrupts, a.ctrlC, a.watch
 	return a.run(ctx, blocks.Seq)
 }
 
@@ -93,7 +93,7 @@ func (a *attached) ctrlC() bool {
 func (a *attached) typed(line string) error {
 	a.interrupted = false
 	if !a.text.open() && isCommand(line) && !strings.HasPrefix(line, "//") {
-		return a.obey(line)
+		return a.runCommand(line)
 	}
 	prompt, complete := a.text.add(line)
 	a.prompt = attachPrompt
@@ -111,7 +111,7 @@ func (a *attached) typed(line string) error {
 	return nil
 }
 
-// failed shows why a call has failed, if it has; the talk continues.
+// failed shows why a call has failed, if it has; the console continues.
 func (a *attached) failed(what string, err error) error {
 	if err == nil {
 		return nil

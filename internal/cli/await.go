@@ -32,7 +32,7 @@ func Await(
 	if out != nil {
 		a.out, a.printable = io.MultiWriter(out, &text), true
 	}
-	final, trouble, held := prompt, trouble{sessionID: prompt.SessionID}, heldNote{notes: notes, sessionID: prompt.SessionID}
+	final, sessionTrouble, held := prompt, trouble{sessionID: prompt.SessionID}, heldNote{notes: notes, sessionID: prompt.SessionID}
 	delay := delayNote{notes: notes, sessionID: prompt.SessionID}
 	for e, err := range api.Follow(ctx, prompt.SessionID, after) {
 		if err != nil {
@@ -52,7 +52,7 @@ func Await(
 			return PromptAnswer{}, err
 		}
 		if ended == nil || runsAgain(ended) {
-			if err := trouble.take(e); err != nil {
+			if err := sessionTrouble.take(e); err != nil {
 				return PromptAnswer{}, errors.Join(a.finish(), fmt.Errorf("prompt %s waits: %w", prompt.ID, err))
 			}
 			continue
@@ -62,8 +62,8 @@ func Await(
 		final.Content = content
 		break
 	}
-	over := !final.Status.Final() // the session was terminated and the stream did not report the prompt's end
-	if over {
+	unreported := !final.Status.Final() // the session was terminated and the stream did not report the prompt's end
+	if unreported {
 		var err error
 		if final, err = api.PromptGet(ctx, prompt.SessionID, prompt.ID); err != nil {
 			return PromptAnswer{}, err
@@ -77,7 +77,7 @@ func Await(
 			return PromptAnswer{}, err
 		}
 	}
-	return PromptAnswer{Prompt: final, Answer: text.String(), terminated: over}, nil
+	return PromptAnswer{Prompt: final, Answer: text.String(), terminated: unreported}, nil
 }
 
 // Outcome returns nil for a completed prompt, otherwise an error that describes how it ended.

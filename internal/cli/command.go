@@ -38,8 +38,8 @@ func unescape(prompt string) string {
 	return prompt
 }
 
-// obey carries out a typed command.
-func (a *attached) obey(line string) error {
+// runCommand carries out a typed command.
+func (a *attached) runCommand(line string) error {
 	word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 	rest = strings.TrimSpace(rest)
 	switch word {

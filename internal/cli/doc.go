@@ -6,8 +6,9 @@
 //	Follow   shows the conversation and, if asked to, takes answers to questions
 //	Await    waits for one prompt and prints its answer
 //
-// Attach and Follow are built on talk. One goroutine, that of talk.run, owns its state; two others read
-// the event stream and make the API calls, one call at a time, so that the display is updated meanwhile.
-// A third one reads the input: it ends with the input, or with the process, because a read of a terminal
-// cannot be cancelled. Every other goroutine has ended when a function of this package returns.
+// Attach and Follow are built on console. One goroutine, that of console.run, owns its state; two
+// others read the event stream and make the API calls, one call at a time, so that the display is
+// updated meanwhile. A third one reads the input: it ends with the input, or with the process,
+// because a read of a terminal cannot be cancelled. Every other goroutine has ended when a function
+// of this package returns.
 package cli

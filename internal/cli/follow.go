@@ -28,7 +28,7 @@ func Follow(ctx context.Context, api *client.Client, in io.Reader, out io.Writer
 	if err != nil {
 		return err
 	}
-	t := newTalk(api, o.SessionID, o.View.on(out))
+	t := newConsole(api, o.SessionID, o.View.on(out))
 	if tty := IsTerminal(in); tty || o.Answer {
 		if err := t.listen(ctx, in, tty, o.View.rewrites(out)); err != nil {
 			return err
@@ -57,7 +57,7 @@ func FollowJSON(ctx context.Context, api *client.Client, out io.Writer, o Follow
 		if _, err := fmt.Fprintf(out, "%s\n", line); err != nil {
 			return err
 		}
-		if over, err := until.take(e); over || err != nil {
+		if done, err := until.take(e); done || err != nil {
 			return err
 		}
 	}

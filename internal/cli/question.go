@@ -14,7 +14,7 @@ import (
 )
 
 // open adds an open question and reports whether it is new.
-func (t *talk) open(q client.Question) bool {
+func (t *console) open(q client.Question) bool {
 	same := func(other client.Question) bool { return other.ID == q.ID }
 	if t.closed[q.ID] || slices.ContainsFunc(t.asked, same) || t.dialog != nil && same(t.dialog.Question()) {
 		return false
@@ -25,7 +25,7 @@ func (t *talk) open(q client.Question) bool {
 }
 
 // resolved removes a question that is no longer open.
-func (t *talk) resolved(id string) {
+func (t *console) resolved(id string) {
 	t.closed[id] = true
 	same := func(q client.Question) bool { return q.ID == id }
 	t.asked, t.aside = slices.DeleteFunc(t.asked, same), slices.DeleteFunc(t.aside, same)
@@ -34,8 +34,8 @@ func (t *talk) resolved(id string) {
 	}
 }
 
-// openQuestions shows the questions that were asked before the position at which the talk began.
-func (t *talk) openQuestions(ctx context.Context) func() error {
+// openQuestions shows the questions that were asked before the position at which the console began.
+func (t *console) openQuestions(ctx context.Context) func() error {
 	questions, err := t.client.QuestionList(ctx, t.id, client.QuestionOpen)
 	return func() error {
 		t.live = true
@@ -55,7 +55,7 @@ func (t *talk) openQuestions(ctx context.Context) func() error {
 }
 
 // showQuestion shows a question as its event would be shown.
-func (t *talk) showQuestion(q client.Question) error {
+func (t *console) showQuestion(q client.Question) error {
 	data, err := json.Marshal(client.QuestionData{Question: q})
 	if err != nil {
 		return fmt.Errorf("encode question: %w", err)
@@ -64,7 +64,7 @@ func (t *talk) showQuestion(q client.Question) error {
 }
 
 // ask begins a dialog about the oldest open question, and shows the input line.
-func (t *talk) ask() error {
+func (t *console) ask() error {
 	if t.dialog == nil && t.lines != nil && t.live && len(t.asked) > 0 {
 		t.dialog = terminal.NewDialog(t.asked[0])
 		t.asked = t.asked[1:]
@@ -82,7 +82,7 @@ func (t *talk) ask() error {
 }
 
 // reply continues the dialog with a line.
-func (t *talk) reply(line string) error {
+func (t *console) reply(line string) error {
 	done, hint := t.dialog.Line(line)
 	if hint != "" {
 		return t.view.Notice(hint)
@@ -101,7 +101,7 @@ func (t *talk) reply(line string) error {
 
 // answered shows the reason why an answer was refused, and asks the question again if it can still
 // be answered.
-func (t *talk) answered(q client.Question, err error) error {
+func (t *console) answered(q client.Question, err error) error {
 	problem, refused := errors.AsType[*client.Error](err)
 	switch {
 	case err == nil:

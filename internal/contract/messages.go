@@ -46,12 +46,12 @@ const (
 // that was reset or revived reads it.
 type WorkflowInput struct {
 	SessionID string `json:"sessionId"`
-	// Carry is the state that continue-as-new passes to the next run; nil otherwise.
-	Carry *Carry `json:"carry,omitempty"`
+	// Carried is the state that continue-as-new passes to the next run; nil otherwise.
+	Carried *CarriedState `json:"carry,omitempty"`
 }
 
-// Carry is the part of a workflow's state that is not in Postgres.
-type Carry struct {
+// CarriedState is the part of a workflow's state that is not in Postgres.
+type CarriedState struct {
 	Wants Wants    `json:"wants"`
 	Seen  []string `json:"seen,omitempty"` // ids of prompts signaled lately, oldest first
 	Runs  int64    `json:"runs"`           // continue-as-new count

@@ -27,11 +27,11 @@ func examineSystem() Finding {
 	if err := unix.Uname(&name); err != nil {
 		return missing("system", fmt.Sprintf("uname: %v", err))
 	}
-	who := "an ordinary user"
+	user := "an ordinary user"
 	if os.Geteuid() == 0 {
-		who = "root"
+		user = "root"
 	}
-	return okay("system", "Linux %s, %s, %d CPUs, as %s", unix.ByteSliceToString(name.Release[:]), runtime.GOARCH, runtime.NumCPU(), who)
+	return okay("system", "Linux %s, %s, %d CPUs, as %s", unix.ByteSliceToString(name.Release[:]), runtime.GOARCH, runtime.NumCPU(), user)
 }
 
 // examineDisk checks the file system of the data directory.

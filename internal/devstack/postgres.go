@@ -52,7 +52,7 @@ func newPostgresServer(ctx context.Context, c Config, dir *dataDir, port int) (*
 	if s.user, err = choosePGUser(s.directory); err != nil {
 		return nil, err
 	}
-	if err := s.letThrough(dir); err != nil {
+	if err := s.allowTraversal(dir); err != nil {
 		return nil, err
 	}
 	if s.admin, err = dir.password("postgres.password"); err != nil {
@@ -98,9 +98,9 @@ func clusterVersion(directory string) (int, error) {
 	return major, nil
 }
 
-// letThrough makes sure that Postgres's user can reach the data directory. It only makes the
+// allowTraversal makes sure that Postgres's user can reach the data directory. It only makes the
 // stack's own directory traversable; everything else in it is private.
-func (s *postgresServer) letThrough(dir *dataDir) error {
+func (s *postgresServer) allowTraversal(dir *dataDir) error {
 	if s.user.credential == nil {
 		return nil
 	}

@@ -126,7 +126,7 @@ func (s *Stack) start(ctx context.Context, dir *dataDir, supervisor *child.Super
 	began := time.Now()
 	ports := newPortChooser()
 	defer ports.close() // by then each part listens or has failed
-	l, err := s.layOut(ctx, dir, ports)
+	l, err := s.planLayout(ctx, dir, ports)
 	if err != nil {
 		return err
 	}
@@ -206,8 +206,8 @@ type layout struct {
 	secretKey       string
 }
 
-// layOut finds programs and ports, so that missing ones are reported before anything runs.
-func (s *Stack) layOut(ctx context.Context, dir *dataDir, ports *portChooser) (_ *layout, err error) {
+// planLayout finds programs and ports, so that missing ones are reported before anything runs.
+func (s *Stack) planLayout(ctx context.Context, dir *dataDir, ports *portChooser) (_ *layout, err error) {
 	c := s.config
 	l := &layout{config: c, databaseURL: c.DatabaseURL, temporalAddress: c.TemporalAddress, secretKey: c.SecretKey.Reveal()}
 	if l.secretKey == "" {

@@ -26,9 +26,9 @@ func TestUnresponsivePartIsLoggedOnce(t *testing.T) {
 			return errors.Join(errors.New("no answer"), ctx.Err())
 		}}
 		ctx, cancel := context.WithCancel(t.Context())
-		over := make(chan struct{})
+		done := make(chan struct{})
 		go func() {
-			defer close(over)
+			defer close(done)
 			worker.watch(ctx, slog.New(slog.NewTextHandler(&out, nil)))
 		}()
 		after := func(d time.Duration) string {
@@ -44,6 +44,6 @@ func TestUnresponsivePartIsLoggedOnce(t *testing.T) {
 		frozen = false
 		require.Contains(t, after(2*watchEvery), `msg="a part of the system works again" part=worker after=1h0m`)
 		cancel()
-		<-over
+		<-done
 	})
 }

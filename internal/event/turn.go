@@ -70,5 +70,5 @@ func (t *Turn) Next(e eventlog.Event) (Relation, error) {
 	return OfSession, nil
 }
 
-// Over reports whether the prompt has an outcome, according to the events so far.
-func (t *Turn) Over() bool { return t.Prompt.Status != "" && t.Prompt.Status.Final() }
+// Ended reports whether the prompt has an outcome, according to the events so far.
+func (t *Turn) Ended() bool { return t.Prompt.Status != "" && t.Prompt.Status.Final() }

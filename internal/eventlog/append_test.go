@@ -257,10 +257,10 @@ func TestCallerMayCancel(t *testing.T) {
 			return nil, failure.Errorf(failure.Unavailable, "away")
 		}}
 		a := startAppender(t, s, eventlog.AppenderOptions{})
-		gaveUp := errors.New("gave up")
-		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, gaveUp)
+		errCancelled := errors.New("gave up")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errCancelled)
 		defer cancel()
-		require.ErrorIs(t, a.Append(ctx, add("ses_a")), gaveUp)
+		require.ErrorIs(t, a.Append(ctx, add("ses_a")), errCancelled)
 		tries := len(s.sizes())
 		time.Sleep(time.Minute) // in the bubble: no caller is waiting any more, so there are no attempts
 		synctest.Wait()

@@ -245,10 +245,10 @@ func TestCommitsAreBoundedInBytes(t *testing.T) {
 func TestFullQueueBlocksOnlyItsSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		letGo := make(chan struct{})
+		release := make(chan struct{})
 		s := &scriptedStore{answer: func(_ int, b []eventlog.Append) ([]error, error) {
 			if has(b, "ses_flood") {
-				<-letGo
+				<-release
 			}
 			return make([]error, len(b)), nil
 		}}
@@ -262,7 +262,7 @@ func TestFullQueueBlocksOnlyItsSession(t *testing.T) {
 		synctest.Wait()
 		require.ErrorIs(t, a.Append(gaveUp, add("ses_flood")), context.DeadlineExceeded)
 		require.Less(t, appendAll(t, a, 5), time.Second)
-		close(letGo)
+		close(release)
 		flood.Wait()
 		require.NoError(t, a.Append(t.Context(), add("ses_flood")))
 		a.Stop(t.Context())

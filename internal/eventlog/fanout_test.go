@@ -25,7 +25,7 @@ type countingSource struct {
 	reads, bounds, positions atomic.Int64
 	mu                       sync.Mutex
 	fault                    func(ctx context.Context) error // before a read; nil for none
-	heard                    sync.Once
+	notified                 sync.Once
 	listens                  chan struct{} // closed when it listens
 }
 
@@ -59,7 +59,7 @@ func (s *countingSource) setFault(fault func(context.Context) error) {
 }
 
 func (s *countingSource) EventsListen(ctx context.Context, ready func(), changed func([]string)) error {
-	return s.DB.EventsListen(ctx, func() { ready(); s.heard.Do(func() { close(s.listens) }) }, changed)
+	return s.DB.EventsListen(ctx, func() { ready(); s.notified.Do(func() { close(s.listens) }) }, changed)
 }
 
 // counted starts a second follower of a log, whose statements are counted, and waits until it

@@ -22,10 +22,10 @@ type schedule struct {
 	running   []*batch // except those that wait for a lock
 	lockWaits int
 
-	company int           // appends of the latest commit that began
-	large   bool          // it had so many events that a pause would not pay off
-	took    time.Duration // duration of the latest commit that ended
-	ended   time.Time     // when it ended
+	shared int           // appends of the latest commit that began
+	large  bool          // it had so many events that a pause would not pay off
+	took   time.Duration // duration of the latest commit that ended
+	ended  time.Time     // when it ended
 
 	backoff     time.Duration // backoff of all commits while Postgres is unavailable
 	pausedUntil time.Time
@@ -172,7 +172,7 @@ func (s *schedule) next(now time.Time, stopping bool) (*batch, time.Duration) {
 		}
 		if b := s.gather(now); b != nil {
 			s.running = append(s.running, b)
-			s.company, s.large = len(b.pending), b.events >= largeCommit
+			s.shared, s.large = len(b.pending), b.events >= largeCommit
 			return b, 0
 		}
 	}
@@ -234,8 +234,8 @@ func (s *schedule) mayBegin(now time.Time, stopping bool) time.Duration {
 			return slow
 		}
 	}
-	if s.company > 1 && s.waiting < s.options.MaxBatch && !stopping {
-		pause := min(max(s.took, s.options.Interval, time.Duration(s.company)*pausePerAppend), s.options.MaxInterval)
+	if s.shared > 1 && s.waiting < s.options.MaxBatch && !stopping {
+		pause := min(max(s.took, s.options.Interval, time.Duration(s.shared)*pausePerAppend), s.options.MaxInterval)
 		if s.large || s.events >= largeCommit {
 			pause = s.options.Interval / 4
 		}

@@ -200,8 +200,8 @@ func tail(ctx context.Context, o *task.Output) []byte {
 	var kept bytes.Buffer
 	err := o.Follow(ctx, 0, func(_ uint64, p []byte) error {
 		kept.Write(p)
-		if over := kept.Len() - maxBuildOutput; over > 0 {
-			_, err := io.CopyN(io.Discard, &kept, int64(over))
+		if excess := kept.Len() - maxBuildOutput; excess > 0 {
+			_, err := io.CopyN(io.Discard, &kept, int64(excess))
 			return err
 		}
 		return nil

@@ -57,8 +57,8 @@ func (f *faults) take(method string) (Fault, bool) {
 	return fault, true
 }
 
-// strike applies the fault to a call.
-func (f Fault) strike(ctx context.Context, call func() error) error {
+// apply applies the fault to a call.
+func (f Fault) apply(ctx context.Context, call func() error) error {
 	if f.Delay > 0 {
 		select {
 		case <-time.After(f.Delay):

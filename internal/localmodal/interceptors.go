@@ -88,7 +88,7 @@ func (s *Server) around(ctx context.Context, fullMethod string, handle func(scop
 	call := func() error { return handle(scope) }
 	if err == nil {
 		if fault, ok := s.faults.take(method); ok {
-			err = fault.strike(ctx, call)
+			err = fault.apply(ctx, call)
 		} else {
 			err = call()
 		}

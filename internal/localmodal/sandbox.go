@@ -108,10 +108,10 @@ func (sb *sandbox) result() *pb.GenericResult {
 // ended.
 func (sb *sandbox) finish(ctx context.Context, status pb.GenericResult_GenericStatus, code int32) {
 	sb.mu.Lock()
-	mine := !sb.ending
+	isFirst := !sb.ending
 	sb.ending = true
 	sb.mu.Unlock()
-	if !mine {
+	if !isFirst {
 		<-sb.done
 		return
 	}

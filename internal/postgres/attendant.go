@@ -14,7 +14,7 @@ import (
 // command is pending.
 func (s *sessionTx) attendable(run dbsqlc.Run, ending run.Ending, found session.Look) bool {
 	return ending.Attend != "" && ending.Outcome == session.OutcomeCompleted && len(found.Commands) == 0 &&
-		s.row.Status == string(session.Running) && run.Generation == s.row.Generation && s.row.WorkflowRun == ending.LookFor
+		s.row.Status == string(session.Running) && run.Generation == s.row.Generation && s.row.WorkflowRun == ending.RecheckFor
 }
 
 // RunClaim claims the next prompt of a session for its attendant and makes the attendant's attempt

@@ -35,7 +35,7 @@ func (b *harness) attend(t *testing.T, attendant string) {
 func (b *harness) end(t *testing.T, runID, token, attendant string) run.Run {
 	t.Helper()
 	ended, err := b.RunEnd(b.ctx, run.Ending{
-		RunID: runID, Token: token, Outcome: session.OutcomeCompleted, LookFor: "w1", Attend: attendant,
+		RunID: runID, Token: token, Outcome: session.OutcomeCompleted, RecheckFor: "w1", Attend: attendant,
 	})
 	require.NoError(t, err)
 	return ended
@@ -223,8 +223,8 @@ func TestAttendanceIsGrantedAfterSuccessfulTurn(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, b *harness, ending *run.Ending){
 		"the turn failed":      func(_ *testing.T, _ *harness, e *run.Ending) { e.Outcome = session.OutcomeFailed },
 		"not requested":        func(_ *testing.T, _ *harness, e *run.Ending) { e.Attend = "" },
-		"it does not look":     func(_ *testing.T, _ *harness, e *run.Ending) { e.LookFor = "" },
-		"for another workflow": func(_ *testing.T, _ *harness, e *run.Ending) { e.LookFor = "w0" },
+		"it does not look":     func(_ *testing.T, _ *harness, e *run.Ending) { e.RecheckFor = "" },
+		"for another workflow": func(_ *testing.T, _ *harness, e *run.Ending) { e.RecheckFor = "w0" },
 		"a command waits": func(t *testing.T, b *harness, _ *run.Ending) {
 			b.command(t, session.CommandHibernate)
 		},
@@ -237,7 +237,7 @@ func TestAttendanceIsGrantedAfterSuccessfulTurn(t *testing.T) {
 			b := setup(t)
 			b.attended(t)
 			runID := b.begin(t, b.submit(t, "second"))
-			ending := run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted, LookFor: "w1", Attend: "a2"}
+			ending := run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted, RecheckFor: "w1", Attend: "a2"}
 			end(t, b, &ending)
 			ended, err := b.RunEnd(b.ctx, ending)
 			require.NoError(t, err)
@@ -265,7 +265,7 @@ func TestWorkflowReclaimsSessionBetweenTurns(t *testing.T) {
 	}, taken.Run)
 	require.Equal(t, claimed.Start.Run.ID, taken.Commands[0].RunID)
 	require.Equal(t, third, taken.Waiting[0].ID)
-	_, err = b.RunEnd(b.ctx, run.Ending{RunID: claimed.Start.Run.ID, Token: "c1", Outcome: session.OutcomeCompleted, LookFor: "w1"})
+	_, err = b.RunEnd(b.ctx, run.Ending{RunID: claimed.Start.Run.ID, Token: "c1", Outcome: session.OutcomeCompleted, RecheckFor: "w1"})
 	require.NoError(t, err)
 
 	taken, err = b.SessionReclaim(b.ctx, b.id, "w1")

@@ -17,7 +17,7 @@ import (
 func (b *harness) ended(t *testing.T, outcome session.Outcome) (commands []session.Command, attended bool) {
 	t.Helper()
 	runID := b.begin(t, b.submit(t, "x"))
-	got, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: outcome, LookFor: "w1", Attend: "t1"})
+	got, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: outcome, RecheckFor: "w1", Attend: "t1"})
 	require.NoError(t, err)
 	return got.Look.Commands, got.Attended
 }
@@ -70,7 +70,7 @@ func TestTurnEndRequestsCheckpoint(t *testing.T) {
 	// A session that is about to hibernate saves a bundle anyway.
 	_, err = b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandHibernate})
 	require.NoError(t, err)
-	got, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted, LookFor: "w1"})
+	got, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted, RecheckFor: "w1"})
 	require.NoError(t, err)
 	require.Len(t, got.Look.Commands, 1)
 	require.Equal(t, session.CommandHibernate, got.Look.Commands[0].Kind)
@@ -82,7 +82,7 @@ func TestRunWithoutSandboxRequestsNoCheckpoint(t *testing.T) {
 	b.running(t)
 	b.policy(t, checkpoint.Turn)
 	runID := b.begin(t, b.submit(t, "x"))
-	got, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeUnknown, LookFor: "w1"})
+	got, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeUnknown, RecheckFor: "w1"})
 	require.NoError(t, err)
 	require.Empty(t, got.Look.Commands)
 }

@@ -122,11 +122,11 @@ func (db *DB) WebhookDeliveryDue(ctx context.Context, id string) (due webhook.Du
 // attempt after a pause, or the end of the delivery with a status and a reason. It disables an
 // endpoint that has failed for too long, or that refuses further deliveries. It reports whether the
 // delivery has ended, possibly by another call.
-func (db *DB) WebhookAttempted(ctx context.Context, id string, a *webhook.Attempt, v webhook.Verdict) (over bool, err error) {
+func (db *DB) WebhookAttempted(ctx context.Context, id string, a *webhook.Attempt, v webhook.Verdict) (ended bool, err error) {
 	err = db.inTx(ctx, "record an attempt at a delivery", pgx.TxOptions{}, func(tx pgx.Tx) error {
 		row, err := db.q.WebhookDeliveryLock(ctx, tx, id)
 		if isNoRows(err) {
-			over = true
+			ended = true
 			return nil
 		}
 		if err != nil {
@@ -143,7 +143,7 @@ func (db *DB) WebhookAttempted(ctx context.Context, id string, a *webhook.Attemp
 				return err
 			}
 		}
-		if over = webhook.Status(row.Status) != webhook.Pending; over {
+		if ended = webhook.Status(row.Status) != webhook.Pending; ended {
 			return nil
 		}
 		disable := v.Disable
@@ -159,20 +159,20 @@ func (db *DB) WebhookAttempted(ctx context.Context, id string, a *webhook.Attemp
 		if err != nil {
 			return err
 		}
-		over = v.Status != webhook.Pending
+		ended = v.Status != webhook.Pending
 		err = db.q.WebhookDeliverySet(ctx, tx, &dbsqlc.WebhookDeliverySetParams{
 			ID: id, Status: string(v.Status), Reason: v.Reason, PauseSeconds: v.Pause.Seconds(),
 		})
 		if err != nil || disable == "" {
 			return err
 		}
-		over = true
+		ended = true
 		if err := db.q.WebhookDisable(ctx, tx, &dbsqlc.WebhookDisableParams{ID: row.WebhookID, Reason: disable}); err != nil {
 			return err
 		}
 		return db.webhookGiveUp(ctx, tx, row.WebhookID)
 	})
-	return over, err
+	return ended, err
 }
 
 // WebhookTest creates a delivery that tests an endpoint.

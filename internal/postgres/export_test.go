@@ -155,9 +155,9 @@ func (db *DB) ListPlans(ctx context.Context, t *testing.T, f listing.Filter) map
 		require.NoError(t, err, s.sql)
 		return strings.Join(lines, "\n")
 	}
-	plans := map[string]string{"walk": explain(l.walk(nil, nearWalk)), "end": explain(l.walkEnd(nil, nearWalk))}
+	plans := map[string]string{"walk": explain(l.walk(nil, shortWalk)), "end": explain(l.walkEnd(nil, shortWalk))}
 	l.after = &listKey{ID: "ses_8", At: time.Now().Add(-time.Hour)}
-	plans["later walk"] = explain(l.walk(l.after, farWalk))
+	plans["later walk"] = explain(l.walk(l.after, longWalk))
 	if s, ok := l.lookup(); ok && l.filtered() {
 		_, err := tx.Exec(ctx, "SET LOCAL enable_seqscan = off; SET LOCAL enable_indexscan = off")
 		require.NoError(t, err)

@@ -192,12 +192,12 @@ func (s *sessionTx) filesWrite(ctx context.Context, db *DB, w *dbsqlc.WorkspaceC
 	newest := map[string]workspacefile.Change{}
 	for _, c := range changes {
 		row, known := stored[c.Path]
-		there := known && !row.Deleted
+		exists := known && !row.Deleted
 		switch {
-		case c.Kind == workspacefile.Deleted && !there:
+		case c.Kind == workspacefile.Deleted && !exists:
 			continue // its creation was never reported
 		case c.Kind == workspacefile.Deleted:
-		case there:
+		case exists:
 			c.Kind = workspacefile.Modified
 		default:
 			if w.Files >= workspacefile.MaxWatched {
@@ -205,7 +205,7 @@ func (s *sessionTx) filesWrite(ctx context.Context, db *DB, w *dbsqlc.WorkspaceC
 			}
 			c.Kind = workspacefile.Created
 		}
-		account(w, row, there, &c)
+		account(w, row, exists, &c)
 		stored[c.Path] = dbsqlc.FilesSizesRow{Path: c.Path, Size: c.Size, Unsaved: string(c.Unsaved), Deleted: c.Kind == workspacefile.Deleted}
 		newest[c.Path] = c
 		if c.Initial {
@@ -289,8 +289,8 @@ func (db *DB) FilesLogged(ctx context.Context, sessionID, runID string) (workspa
 func problemPrefix(code string) string { return `{"code":"` + code + `"` }
 
 // account counts a change, and drops its content if it exceeds the budget.
-func account(w *dbsqlc.WorkspaceCountsRow, row dbsqlc.FilesSizesRow, there bool, c *workspacefile.Change) {
-	if there {
+func account(w *dbsqlc.WorkspaceCountsRow, row dbsqlc.FilesSizesRow, exists bool, c *workspacefile.Change) {
+	if exists {
 		w.Files--
 		if row.Unsaved == "" {
 			w.SavedBytes -= row.Size

@@ -136,15 +136,15 @@ func TestFilesAreStoredAndReportedOnce(t *testing.T) {
 func TestEventsOfFilesAreBoundedByTheirBudget(t *testing.T) {
 	t.Parallel()
 	b, batch := filing(t)
-	told, err := b.FilesLogged(b.ctx, b.id, batch.RunID)
+	logged, err := b.FilesLogged(b.ctx, b.id, batch.RunID)
 	require.NoError(t, err)
-	require.Equal(t, workspacefile.Logged{}, told)
+	require.Equal(t, workspacefile.Logged{}, logged)
 	batch.Budget = &workspacefile.Budget{Bytes: 1000, Events: 2}
 	batch.Changes = []workspacefile.Change{written(1, "a", "1")}
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
 	require.EqualValues(t, 1, batch.Budget.Events)
-	spent := 1000 - batch.Budget.Bytes
-	require.NotZero(t, spent)
+	used := 1000 - batch.Budget.Bytes
+	require.NotZero(t, used)
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
 	require.EqualValues(t, 1, batch.Budget.Events, "stored files cost nothing")
 
@@ -152,9 +152,9 @@ func TestEventsOfFilesAreBoundedByTheirBudget(t *testing.T) {
 	fenced := batch
 	fenced.Token = "other"
 	require.ErrorIs(t, b.FilesAppend(b.ctx, fenced), eventlog.ErrFenced)
-	require.Equal(t, workspacefile.Budget{Bytes: 1000 - spent, Events: 1}, *batch.Budget)
+	require.Equal(t, workspacefile.Budget{Bytes: 1000 - used, Events: 1}, *batch.Budget)
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
-	require.Equal(t, workspacefile.Budget{Bytes: 1000 - 2*spent, Full: true, TooLarge: true}, *batch.Budget)
+	require.Equal(t, workspacefile.Budget{Bytes: 1000 - 2*used, Full: true, TooLarge: true}, *batch.Budget)
 	batch.Changes, batch.BoundedSeq = []workspacefile.Change{written(6, "e", "1")}, 7
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
 	require.Equal(t, []string{"created a 1", "created b 1"}, b.fileEvents(t))
@@ -168,9 +168,9 @@ func TestEventsOfFilesAreBoundedByTheirBudget(t *testing.T) {
 	require.Len(t, errors, 2)
 	require.Contains(t, errors[0], conversation.CodeTurnTruncated)
 	require.Contains(t, errors[1], "workspace_too_large")
-	told, err = b.FilesLogged(b.ctx, b.id, batch.RunID)
+	logged, err = b.FilesLogged(b.ctx, b.id, batch.RunID)
 	require.NoError(t, err)
-	require.Equal(t, workspacefile.Logged{Bytes: 2 * spent, Events: 2, Full: true, TooLarge: true}, told)
+	require.Equal(t, workspacefile.Logged{Bytes: 2 * used, Events: 2, Full: true, TooLarge: true}, logged)
 }
 
 func TestFilesOfOlderAttemptAreNotStored(t *testing.T) {
@@ -208,9 +208,9 @@ func TestSandboxCannotFillDatabase(t *testing.T) {
 	t.Parallel()
 	b, batch := filing(t)
 	big := strings.Repeat("x", workspacefile.MaxBytes)
-	over := written(1, "over", big+"x")
+	tooLong := written(1, "over", big+"x")
 	batch.Changes = []workspacefile.Change{
-		over, written(2, "../escape", "1"), written(3, "/abs", "1"), written(4, "a//b", "1"), written(5, "", "1"),
+		tooLong, written(2, "../escape", "1"), written(3, "/abs", "1"), written(4, "a//b", "1"), written(5, "", "1"),
 		written(6, strings.Repeat("p", workspacefile.MaxPath+1), "1"), written(7, "nul\x00", "1"), written(8, "bad\xff", "1"),
 	}
 	require.NoError(t, b.FilesAppend(b.ctx, batch))

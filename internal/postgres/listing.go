@@ -22,19 +22,19 @@ import (
 
 // Bounds on the work for one page. They limit each step, regardless of the number of sessions.
 const (
-	// nearWalk bounds the sessions that are read in the order of the list before an index on the
-	// filters is used; nearSearch is the bound if they are read from a single table.
-	nearWalk   = 2000
-	nearSearch = 4000
+	// shortWalk bounds the sessions that are read in the order of the list before an index on the
+	// filters is used; shortSearch is the bound if they are read from a single table.
+	shortWalk   = 2000
+	shortSearch = 4000
 	// maxFound bounds the sessions that such an index may find.
 	maxFound = 5000
 	// maxTrigrams bounds the trigrams that are looked up in the index of titles: for each, the
 	// index stores a list of all titles that contain it. For words with more trigrams, the index
 	// finds candidates by parts of the words, which are then compared with the whole.
 	maxTrigrams = 12
-	// farWalk bounds the sessions that are read in order after that index finds too many, or if it
+	// longWalk bounds the sessions that are read in order after that index finds too many, or if it
 	// cannot be used.
-	farWalk = 6000
+	longWalk = 6000
 )
 
 // SessionList returns a page of sessions and the cursor of the next page, which is empty for the
@@ -102,12 +102,12 @@ type listKey struct {
 //
 // A page is read in steps, until one of them determines the whole page:
 //
-//  1. The first nearWalk or nearSearch sessions in the order of the list, from an index that has
+//  1. The first shortWalk or shortSearch sessions in the order of the list, from an index that has
 //     this order and, if possible, one of the filters. This suffices for filters that many sessions
 //     match.
 //  2. All sessions that the indexes on the filters find, if there are at most maxFound. This
 //     suffices for filters that few sessions match.
-//  3. The next farWalk sessions in the order of the list. If the page is still not full, it ends
+//  3. The next longWalk sessions in the order of the list. If the page is still not full, it ends
 //     where the walk ended.
 type listQuery struct {
 	filter     listing.Filter
@@ -159,12 +159,12 @@ func (l *listQuery) cursor(next listKey) string {
 
 // page returns the sessions of the page, and where the next one begins; nil if there is none.
 func (l *listQuery) page(ctx context.Context, tx pgx.Tx) (keys []listKey, next *listKey, err error) {
-	bound := nearWalk
+	bound := shortWalk
 	switch {
 	case !l.filtered():
 		bound = l.limit + 1
 	case l.source().table == sessionsSource:
-		bound = nearSearch
+		bound = shortSearch
 	}
 	keys, err = l.keys(ctx, tx, l.walk(l.after, bound))
 	if err != nil || len(keys) > l.limit || !l.filtered() {
@@ -180,11 +180,11 @@ func (l *listQuery) page(ctx context.Context, tx pgx.Tx) (keys []listKey, next *
 			return l.cut(found, nil, err)
 		}
 	}
-	more, err := l.keys(ctx, tx, l.walk(&end[0], farWalk))
+	more, err := l.keys(ctx, tx, l.walk(&end[0], longWalk))
 	if keys = append(keys, more...); err != nil || len(keys) > l.limit {
 		return l.cut(keys, nil, err)
 	}
-	end, err = l.keys(ctx, tx, l.walkEnd(&end[0], farWalk))
+	end, err = l.keys(ctx, tx, l.walkEnd(&end[0], longWalk))
 	if err != nil || len(end) == 0 {
 		return l.cut(keys, nil, err)
 	}

@@ -23,7 +23,7 @@ func TestRunEndReportsPendingWork(t *testing.T) {
 		_, err := b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: kind})
 		require.NoError(t, err)
 	}
-	ending := run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted, LookFor: "workflow-1"}
+	ending := run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted, RecheckFor: "workflow-1"}
 	ended, err := b.RunEnd(b.ctx, ending)
 	require.NoError(t, err)
 	require.NotNil(t, ended.Look)

@@ -191,7 +191,7 @@ func (db *DB) RunContinue(ctx context.Context, runID string, generation int64) (
 		c = run.Continuation{}
 		switch {
 		case claim.EndedAt != nil:
-			c.Over = true
+			c.Ended = true
 			return nil
 		case s.row.Status != string(session.Running) || generation != s.row.Generation:
 			return illegal("the session is %s in generation %d", s.row.Status, s.row.Generation)

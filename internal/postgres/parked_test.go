@@ -99,9 +99,9 @@ func TestQuestionSurvivesItsSandbox(t *testing.T) {
 	require.True(t, b.questions(t)[0].Delivered)
 	_, err = b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "next", Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
-	over, err := b.RunContinue(b.ctx, runID, 2)
+	ended, err := b.RunContinue(b.ctx, runID, 2)
 	require.NoError(t, err)
-	require.Equal(t, run.Continuation{Over: true}, over)
+	require.Equal(t, run.Continuation{Ended: true}, ended)
 }
 
 // TestUnansweredQuestionExpiresDuringHibernation checks that the question expires when its run

@@ -66,7 +66,7 @@ func TestTurnsArePlannedOnce(t *testing.T) {
 		require.NotNil(t, claimed.Start)
 		attendant = fmt.Sprint("a", i+2)
 		ended, err := db.RunEnd(b.ctx, run.Ending{
-			RunID: claimed.Start.Run.ID, Token: "c1", Outcome: session.OutcomeCompleted, LookFor: "w1", Attend: attendant,
+			RunID: claimed.Start.Run.ID, Token: "c1", Outcome: session.OutcomeCompleted, RecheckFor: "w1", Attend: attendant,
 		})
 		require.NoError(t, err)
 		require.True(t, ended.Attended)

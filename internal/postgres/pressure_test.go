@@ -161,10 +161,10 @@ func TestWaitForLockedSessionIsBounded(t *testing.T) {
 func TestWaitersPerSessionAreBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	held, letGo := make(chan struct{}), make(chan struct{})
+	held, release := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
-		require.NoError(t, postgres.HoldSession(t.Context(), b.DB, b.id, func() { close(held); <-letGo }))
+		require.NoError(t, postgres.HoldSession(t.Context(), b.DB, b.id, func() { close(held); <-release }))
 	})
 	<-held
 	const callers = 400
@@ -182,7 +182,7 @@ func TestWaitersPerSessionAreBounded(t *testing.T) {
 		require.ErrorContains(t, err, "128 requests are waiting for session "+b.id)
 		refused++
 	}
-	close(letGo)
+	close(release)
 	all.Wait()
 	close(errs)
 	for err := range errs {
@@ -370,7 +370,7 @@ type proxy struct {
 	listener net.Listener
 	socket   string
 	mu       sync.Mutex
-	swallows bool
+	dropping bool
 	dead     chan struct{} // closed to silence the current connections permanently
 }
 
@@ -397,7 +397,7 @@ func startProxy(t *testing.T, socket string) *proxy {
 func (p *proxy) swallow(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.swallows = on
+	p.dropping = on
 	if on {
 		close(p.dead)
 		p.dead = make(chan struct{})
@@ -407,9 +407,9 @@ func (p *proxy) swallow(on bool) {
 func (p *proxy) serve(ctx context.Context, client net.Conn) {
 	defer client.Close()
 	p.mu.Lock()
-	swallows, dead := p.swallows, p.dead
+	dropping, dead := p.dropping, p.dead
 	p.mu.Unlock()
-	if swallows {
+	if dropping {
 		<-ctx.Done()
 		return
 	}
@@ -418,14 +418,14 @@ func (p *proxy) serve(ctx context.Context, client net.Conn) {
 		return
 	}
 	defer server.Close()
-	over := make(chan struct{}, 2) // one for each direction
+	done := make(chan struct{}, 2) // one for each direction
 	var both sync.WaitGroup
 	defer both.Wait()
 	defer client.Close()
 	defer server.Close()
 	for _, d := range [][2]net.Conn{{client, server}, {server, client}} {
 		both.Go(func() {
-			defer func() { over <- struct{}{} }()
+			defer func() { done <- struct{}{} }()
 			buffer := make([]byte, 64<<10)
 			for {
 				n, err := d[0].Read(buffer)
@@ -446,7 +446,7 @@ func (p *proxy) serve(ctx context.Context, client net.Conn) {
 	}
 	select {
 	case <-ctx.Done():
-	case <-over:
+	case <-done:
 	}
 }
 

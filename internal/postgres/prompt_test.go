@@ -102,10 +102,10 @@ func TestQueueIsReported(t *testing.T) {
 		"changes":[{"change":"removed","promptId":%q,"ordinal":1,"status":"cancelled"}],
 		"items":[{"promptId":%q,"ordinal":2,"status":"queued"}],"queued":1,"processing":0,"held":false
 	}`, first, second), string(events[len(events)-1].Data))
-	var told event.PromptData
-	require.NoError(t, json.Unmarshal(events[len(events)-2].Data, &told))
-	require.Equal(t, resource.Prompt(withdrawn).ID, told.Prompt.ID)
-	require.Equal(t, session.PromptCancelled, told.Prompt.Status)
+	var reported event.PromptData
+	require.NoError(t, json.Unmarshal(events[len(events)-2].Data, &reported))
+	require.Equal(t, resource.Prompt(withdrawn).ID, reported.Prompt.ID)
+	require.Equal(t, session.PromptCancelled, reported.Prompt.Status)
 
 	_, err = b.PromptWithdraw(b.ctx, b.id, first)
 	requireCode(t, failure.NotQueued, err)
@@ -307,16 +307,16 @@ func TestFullQueueOfLargePromptsIsCancelled(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, prompts, cancelled)
 	events := b.events(t)[len(before):]
-	total, told := 0, 0
+	total, reported := 0, 0
 	var queue event.Queue
 	for _, e := range events {
 		total += len(e.Data)
 		if e.Type == event.TypePrompt {
-			told++
+			reported++
 			require.NotContains(t, string(e.Data), `"content"`)
 		}
 	}
-	require.Equal(t, prompts, told)
+	require.Equal(t, prompts, reported)
 	require.Less(t, total, 1<<20, "what cancelling writes does not depend on the content")
 	for _, e := range b.events(t) {
 		if e.Type == event.TypeQueue {

@@ -110,10 +110,10 @@ func TestAnswerMustFitItsQuestion(t *testing.T) {
 		id     string
 		answer question.Answer
 	}{
-		{list[1].ID, question.Answer{Decision: question.Once, Answers: question.SayEach(map[string]string{"x": "y"})}},
-		{list[0].ID, question.Answer{Decision: question.Always, Answers: question.SayEach(map[string]string{"Which?": "this"})}},
+		{list[1].ID, question.Answer{Decision: question.Once, Answers: question.TextEach(map[string]string{"x": "y"})}},
+		{list[0].ID, question.Answer{Decision: question.Always, Answers: question.TextEach(map[string]string{"Which?": "this"})}},
 		{list[0].ID, question.Answer{Decision: question.Once}},
-		{list[0].ID, question.Answer{Decision: question.Once, Answers: question.SayEach(map[string]string{"Which?": "this", "What?": "that"})}},
+		{list[0].ID, question.Answer{Decision: question.Once, Answers: question.TextEach(map[string]string{"Which?": "this", "What?": "that"})}},
 	} {
 		_, err := b.QuestionAnswer(b.ctx, b.id, c.id, c.answer)
 		requireCode(t, failure.Invalid, err)

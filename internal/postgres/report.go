@@ -67,12 +67,12 @@ func (b *reportBatch) add(stored before, sessionID, runID string, row eventRow, 
 		if !known {
 			earlier, known = stored[sessionID]
 		}
-		var change, had conversation.PullRequest
+		var change, existing conversation.PullRequest
 		if json.Unmarshal(data, &change) != nil {
 			return
 		}
-		if known && change.Operation == conversation.PullRequestUpdate && json.Unmarshal([]byte(earlier.Data), &had) == nil {
-			merged, err := json.Marshal(had.With(change))
+		if known && change.Operation == conversation.PullRequestUpdate && json.Unmarshal([]byte(earlier.Data), &existing) == nil {
+			merged, err := json.Marshal(existing.With(change))
 			if err != nil {
 				return
 			}

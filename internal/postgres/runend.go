@@ -110,13 +110,13 @@ func (s *sessionTx) runEnd(ctx context.Context, c closing, ending run.Ending) (r
 	ended := runOf(closed.run)
 	ended.Ended = &run.Ended{Agent: s.row.Agent, QueueWait: max(0, ended.StartedAt.Sub(closed.prompt.CreatedAt)), RequestID: closed.prompt.RequestID}
 	attendant := ""
-	if ending.LookFor != "" {
+	if ending.RecheckFor != "" {
 		found := closed.look.found(s)
 		ended.Look = &found
 		// Usually no read must be recorded: the claim has answered the signal, and no command is
 		// pending.
 		if s.row.SignalledAt != nil || !s.row.Loaded || len(found.Commands) > 0 {
-			if err := s.recordRead(ctx, ending.LookFor); err != nil {
+			if err := s.recordRead(ctx, ending.RecheckFor); err != nil {
 				return run.Run{}, err
 			}
 		}
@@ -180,7 +180,7 @@ func (s *sessionTx) runClose(ctx context.Context, c closing, ending run.Ending, 
 		}
 		closed.aborts, abortsErr = s.abortsClose(ctx, in, c.Run.ID, ending.Outcome, reason)
 		closed.head, headErr = promptHead(ctx, s.q, in, s.row.ID)
-		if ending.LookFor != "" {
+		if ending.RecheckFor != "" {
 			lookErr = closed.look.read(ctx, s.q, in, s.row.ID)
 		}
 		return cmp.Or(liveErr, questionsErr, abortsErr, headErr, lookErr)

@@ -64,7 +64,7 @@ func TestRunInterruptedByShutdown(t *testing.T) {
 			require.NoError(t, err)
 			run := b.begin(t, p.ID)
 			c.command(b, run)
-			c.ending.RunID, c.ending.LookFor = run, "w1"
+			c.ending.RunID, c.ending.RecheckFor = run, "w1"
 			ended, err := b.RunEnd(b.ctx, c.ending)
 			require.NoError(t, err)
 			require.Equal(t, c.ending.Outcome, ended.Outcome)

@@ -189,25 +189,25 @@ func (s *sessionTx) steersEnd(ctx context.Context, run dbsqlc.Run, ending run.En
 		return nil, err
 	}
 	read := (ending.Read || ending.Token != "") && ending.Outcome != session.OutcomeUnknown
-	var over, back []string
+	var final, requeued []string
 	for _, row := range rows {
 		if row.Taken || !read {
-			over = append(over, row.ID)
+			final = append(final, row.ID)
 		} else {
-			back = append(back, row.ID)
+			requeued = append(requeued, row.ID)
 		}
 	}
 	var ended, returned []dbsqlc.Prompt
-	if len(over) > 0 {
+	if len(final) > 0 {
 		ended, err = s.q.SteersEnd(ctx, s, &dbsqlc.SteersEndParams{
-			SessionID: s.row.ID, Ids: over, Status: string(ending.Outcome.PromptStatus()), Reason: session.ReasonJoined, At: s.now,
+			SessionID: s.row.ID, Ids: final, Status: string(ending.Outcome.PromptStatus()), Reason: session.ReasonJoined, At: s.now,
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	if len(back) > 0 {
-		if returned, err = s.q.SteersReturn(ctx, s, &dbsqlc.SteersReturnParams{SessionID: s.row.ID, Ids: back}); err != nil {
+	if len(requeued) > 0 {
+		if returned, err = s.q.SteersReturn(ctx, s, &dbsqlc.SteersReturnParams{SessionID: s.row.ID, Ids: requeued}); err != nil {
 			return nil, err
 		}
 	}
@@ -227,19 +227,19 @@ func (s *sessionTx) steersRequeue(ctx context.Context, p dbsqlc.Prompt) ([]event
 // reportSteers appends the events of prompts that were given to a turn, and returns the changes of
 // the queue.
 func (s *sessionTx) reportSteers(rows []dbsqlc.Prompt) ([]event.QueueChange, error) {
-	var over, back []dbsqlc.Prompt
+	var ended, requeued []dbsqlc.Prompt
 	for _, row := range rows {
 		if session.PromptStatus(row.Status).Final() {
-			over = append(over, row)
+			ended = append(ended, row)
 		} else {
-			back = append(back, row)
+			requeued = append(requeued, row)
 		}
 	}
-	removed, err := s.reportJoined(over, event.QueueRemoved)
+	removed, err := s.reportJoined(ended, event.QueueRemoved)
 	if err != nil {
 		return nil, err
 	}
-	added, err := s.reportJoined(back, event.QueueAdded)
+	added, err := s.reportJoined(requeued, event.QueueAdded)
 	return append(removed, added...), err
 }
 

@@ -44,7 +44,7 @@ func TestSteerInterruptsTurnAndRunsNext(t *testing.T) {
 	require.Len(t, abort, 1)
 	require.Equal(t, []string{runID, session.ReasonSteered}, []string{abort[0].RunID, abort[0].Reason})
 
-	ended, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted, LookFor: "w1"})
+	ended, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted, RecheckFor: "w1"})
 	require.NoError(t, err)
 	require.Equal(t, session.ReasonSteered, ended.Reason)
 	require.Equal(t, []string{"s1", "s2", second}, []string{ended.Look.Waiting[0].ID, ended.Look.Waiting[1].ID, ended.Look.Waiting[2].ID})
@@ -135,7 +135,7 @@ func TestSteerInterruptsParkedRun(t *testing.T) {
 	s1, _ := b.steer(t, "s1")
 	require.True(t, s1.Interrupts)
 	require.Len(t, b.look(t).Commands, 1)
-	ended, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted, LookFor: "w1"})
+	ended, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted, RecheckFor: "w1"})
 	require.NoError(t, err)
 	require.Equal(t, session.ReasonSteered, ended.Reason)
 	require.Equal(t, question.Cancelled, b.questions(t)[0].Status)

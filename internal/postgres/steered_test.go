@@ -92,7 +92,7 @@ func TestAPromptIsGivenToTheRunningTurn(t *testing.T) {
 	require.Equal(t, "first", start.Prompt.Content, "a worker that takes over gives them to the turn too")
 
 	b.opened(t)
-	ended, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted, LookFor: "w1"})
+	ended, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted, RecheckFor: "w1"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"s2", "s3", next}, []string{ended.Look.Waiting[0].ID, ended.Look.Waiting[1].ID, ended.Look.Waiting[2].ID})
 	require.Equal(t, []string{"completed", session.ReasonJoined, first}, b.standing(t, "s1"))

@@ -304,14 +304,14 @@ func TestTurnReplacesBoundedAmountOfTranscripts(t *testing.T) {
 		require.NoError(t, db.SessionRevert(b.ctx, b.id, b.generation(t), nil, []transcript.File{{Path: "/a", Data: []byte("reverted")}}))
 	}
 	require.Equal(t, []string{"/a 21 8 false", "/b 12 0 false"}, stored())
-	var told []string
+	var reported []string
 	for _, e := range b.events(t) {
 		if e.Type == string(conversation.EventError) {
-			told = append(told, string(e.Data))
+			reported = append(reported, string(e.Data))
 		}
 	}
-	require.Len(t, told, 1)
-	require.Contains(t, told[0], "/a: a turn can replace 81920 bytes of transcripts")
+	require.Len(t, reported, 1)
+	require.Contains(t, reported[0], "/a: a turn can replace 81920 bytes of transcripts")
 }
 
 // TestGapsInTranscriptsAreCountedByTurn also counts in a session without transcripts.

@@ -91,7 +91,7 @@ func TestStatementsPerTurn(t *testing.T) {
 		size += 5
 		costs["TranscriptAppend"] = count(func() { require.NoError(t, db.TranscriptAppend(b.ctx, segments)) })
 		costs["RunEnd"] = count(func() { // also reads the pending work
-			_, err := db.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "token", Outcome: session.OutcomeCompleted, LookFor: "workflow-run"})
+			_, err := db.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "token", Outcome: session.OutcomeCompleted, RecheckFor: "workflow-run"})
 			require.NoError(t, err)
 		})
 		_, _, _, err := db.PromptSubmit(b.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: "hello"})
@@ -108,7 +108,7 @@ func TestStatementsPerTurn(t *testing.T) {
 		size += 5
 		costs["RunEnd with transcripts"] = count(func() { // instead of TranscriptAppend and RunEnd, as turns mostly end
 			_, err = db.RunEnd(b.ctx, run.Ending{
-				RunID: runID, Token: "token", Outcome: session.OutcomeCompleted, LookFor: "workflow-run", Attend: "a1", Segments: rest,
+				RunID: runID, Token: "token", Outcome: session.OutcomeCompleted, RecheckFor: "workflow-run", Attend: "a1", Segments: rest,
 			})
 			require.NoError(t, err)
 		})

@@ -113,9 +113,9 @@ func TestDeliveryLifecycle(t *testing.T) {
 	require.JSONEq(t, string(b.events(t)[0].Data), string(due.Event.Data))
 	require.Equal(t, []byte("sealed"), due.Sealed)
 	try := func(v webhook.Verdict, code int) bool {
-		over, err := b.WebhookAttempted(b.ctx, ids[0], &webhook.Attempt{At: time.Now(), Duration: time.Second, Code: code, Error: fmt.Sprint(code)}, v)
+		ended, err := b.WebhookAttempted(b.ctx, ids[0], &webhook.Attempt{At: time.Now(), Duration: time.Second, Code: code, Error: fmt.Sprint(code)}, v)
 		require.NoError(t, err)
-		return over
+		return ended
 	}
 	require.False(t, try(webhook.Verdict{Status: webhook.Pending, Pause: time.Hour}, 500))
 	e, err := b.WebhookGet(b.ctx, hook.ID)
@@ -172,9 +172,9 @@ func TestFailingWebhookIsDisabledAfterDays(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, ids, 2)
 	fail := func() bool {
-		over, err := b.WebhookAttempted(b.ctx, ids[0], &webhook.Attempt{At: time.Now(), Error: "refused"}, webhook.Verdict{Status: webhook.Pending, Pause: time.Hour})
+		ended, err := b.WebhookAttempted(b.ctx, ids[0], &webhook.Attempt{At: time.Now(), Error: "refused"}, webhook.Verdict{Status: webhook.Pending, Pause: time.Hour})
 		require.NoError(t, err)
-		return over
+		return ended
 	}
 	require.False(t, fail())
 	query[string](b.ctx, t, b.url, "UPDATE webhooks SET failing_since = failing_since - interval '121 hours' RETURNING id")

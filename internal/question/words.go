@@ -12,17 +12,17 @@ type Words struct {
 	list  bool
 }
 
-// Say returns the answer of one text.
-func Say(text string) Words { return Words{texts: []string{text}} }
+// Text returns the answer of one text.
+func Text(text string) Words { return Words{texts: []string{text}} }
 
-// Pick returns the answer of a list of options.
-func Pick(options ...string) Words { return Words{texts: options, list: true} }
+// Options returns the answer of a list of options.
+func Options(options ...string) Words { return Words{texts: options, list: true} }
 
-// SayEach returns one text for each of several items.
-func SayEach(texts map[string]string) map[string]Words {
+// TextEach returns one text for each of several items.
+func TextEach(texts map[string]string) map[string]Words {
 	words := make(map[string]Words, len(texts))
 	for item, text := range texts {
-		words[item] = Say(text)
+		words[item] = Text(text)
 	}
 	return words
 }
@@ -54,13 +54,13 @@ func (s *Words) UnmarshalJSON(data []byte) error {
 		if err := json.Unmarshal(data, &options); err != nil {
 			return err
 		}
-		*s = Pick(options...)
+		*s = Options(options...)
 		return nil
 	}
 	var text string
 	if err := json.Unmarshal(data, &text); err != nil {
 		return err
 	}
-	*s = Say(text)
+	*s = Text(text)
 	return nil
 }

@@ -16,12 +16,12 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		empty  bool
 		words  string
 	}{
-		`"a, b"`:       {question.Say("a, b"), false, "a, b"},
-		`""`:           {question.Say(""), true, ""},
-		`["a, b"]`:     {question.Pick("a, b"), false, "a, b"},
-		`["a","b, c"]`: {question.Pick("a", "b, c"), false, "a, b, c"},
-		`[]`:           {question.Pick(), true, ""},
-		`[""]`:         {question.Pick(""), true, ""},
+		`"a, b"`:       {question.Text("a, b"), false, "a, b"},
+		`""`:           {question.Text(""), true, ""},
+		`["a, b"]`:     {question.Options("a, b"), false, "a, b"},
+		`["a","b, c"]`: {question.Options("a", "b, c"), false, "a, b, c"},
+		`[]`:           {question.Options(), true, ""},
+		`[""]`:         {question.Options(""), true, ""},
 	} {
 		got, err := json.Marshal(c.answer)
 		require.NoError(t, err)

@@ -20,7 +20,7 @@ type Parking struct {
 // Continuation is the result of a request to continue a parked run in a sandbox.
 type Continuation struct {
 	Granted  bool
-	Over     bool      // it has ended
+	Ended    bool      // it has ended
 	Until    time.Time // if neither, when an open question expires
 	Dispatch int64
 	Part     int64

@@ -132,11 +132,11 @@ type Ending struct {
 	// Requeue returns the prompt to its place in the queue instead of giving it the outcome. If a
 	// pending abort names the run, the run and its prompt end as cancelled.
 	Requeue bool
-	// LookFor is the workflow run that reads the pending work together with the end of the run;
+	// RecheckFor is the workflow run that reads the pending work together with the end of the run;
 	// empty for none. It is ignored for a run that has already ended, or whose prompt is requeued.
-	LookFor string
+	RecheckFor string
 	// Attend is the token of the attempt that requests to attend the session, which means to claim
-	// the next prompt itself. It requires LookFor, and is granted only if nothing but a prompt may
+	// the next prompt itself. It requires RecheckFor, and is granted only if nothing but a prompt may
 	// follow. Empty for none.
 	Attend string
 }

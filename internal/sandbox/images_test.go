@@ -40,9 +40,9 @@ func TestPrepareRecordsImagesWithoutNames(t *testing.T) {
 	require.Equal(t, 1, b.drv.Calls(memsandbox.OpSnapshot))
 
 	require.NoError(t, p.DeleteImage(t.Context(), first))
-	anew, err := images.Prepare(t.Context(), recipe)
+	second, err := images.Prepare(t.Context(), recipe)
 	require.NoError(t, err)
-	require.NotEqual(t, first, anew)
+	require.NotEqual(t, first, second)
 }
 
 // TestChangedRecipeFileIsReadAgain covers the cache of hashes: the name of an image

@@ -18,7 +18,7 @@ const (
 	Saving           ActivityState = "hibernating"
 	Asleep           ActivityState = "hibernated"
 	Failed           ActivityState = "error"
-	Over             ActivityState = "terminated"
+	Ended            ActivityState = "terminated"
 )
 
 // The steps of a start. Only a new workspace has the clone and the setup.
@@ -67,7 +67,7 @@ func (s Session) Activity() Activity {
 	case Error:
 		return Activity{State: Failed, Text: "waits for recover or stop"}
 	default:
-		return Activity{State: Over, Text: "terminated"}
+		return Activity{State: Ended, Text: "terminated"}
 	}
 }
 

@@ -34,7 +34,7 @@ func TestActivityIsDerivedFromRow(t *testing.T) {
 		{session.Session{Status: session.Running, IdleTimeout: time.Minute, Queue: held}, session.Activity{State: session.Idle, Text: "idle; its queue is held until a release; hibernates after 1m0s"}},
 		{session.Session{Status: session.Hibernated, Queue: held}, session.Activity{State: session.Asleep, Text: "hibernated; its queue is held until a release"}},
 		{session.Session{Status: session.Error}, session.Activity{State: session.Failed, Text: "waits for recover or stop"}},
-		{session.Session{Status: session.Terminated}, session.Activity{State: session.Over, Text: "terminated"}},
+		{session.Session{Status: session.Terminated}, session.Activity{State: session.Ended, Text: "terminated"}},
 	} {
 		require.Equal(t, tt.want, tt.s.Activity())
 	}

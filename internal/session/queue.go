@@ -64,8 +64,8 @@ func (q *Queue) Pop() (QueuedPrompt, bool) {
 	p := q.waiting[0]
 	q.waiting = q.waiting[1:]
 	q.seen = append(q.seen, p.ID)
-	if over := len(q.seen) - seenLimit; over > 0 {
-		q.seen = slices.Delete(q.seen, 0, over)
+	if excess := len(q.seen) - seenLimit; excess > 0 {
+		q.seen = slices.Delete(q.seen, 0, excess)
 	}
 	return p, true
 }

@@ -25,8 +25,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/temporaltest"
 )
 
-// waitLimit bounds every wait of a test. What it waits for takes a moment where the machine is free;
-// all packages' tests share it.
+// waitLimit bounds every wait of a test. It is generous because the tests of all packages share the
+// machine.
 const waitLimit = 2 * time.Minute
 
 // engine is the Temporal of this package's tests.
@@ -56,15 +56,15 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// heard is a signal that the stub received.
-type heard struct {
+// receivedSignal is a signal that the stub received.
+type receivedSignal struct {
 	Name string
 	Arg  json.RawMessage
 }
 
 // stub records signals and ends with the signal stop.
-func stub(ctx workflow.Context, in contract.WorkflowInput) ([]heard, error) {
-	var got []heard
+func stub(ctx workflow.Context, in contract.WorkflowInput) ([]receivedSignal, error) {
+	var got []receivedSignal
 	view := contract.StateView{SessionID: in.SessionID, Status: session.Running, Queue: []string{}}
 	if err := workflow.SetQueryHandler(ctx, contract.QueryState, func() (contract.StateView, error) { return view, nil }); err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func stub(ctx workflow.Context, in contract.WorkflowInput) ([]heard, error) {
 		selector.AddReceive(workflow.GetSignalChannel(ctx, name), func(c workflow.ReceiveChannel, _ bool) {
 			var arg json.RawMessage
 			c.Receive(ctx, &arg)
-			got = append(got, heard{name, arg})
+			got = append(got, receivedSignal{name, arg})
 		})
 	}
 	for len(got) == 0 || got[len(got)-1].Name != contract.SignalStop {
@@ -107,7 +107,7 @@ func TestEveryCallReachesWorkflow(t *testing.T) {
 	require.Equal(t, session.Running, view.Status)
 
 	require.NoError(t, o.SignalStop(ctx, id))
-	var got []heard
+	var got []receivedSignal
 	require.NoError(t, engine.GetWorkflow(ctx, id, "").Get(ctx, &got))
 	names := map[string]string{}
 	for _, h := range got {

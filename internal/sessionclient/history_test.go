@@ -25,7 +25,7 @@ import (
 
 // failingLife is a workflow with an activity that fails once, which gets a signal that its sandbox has ended, and continues as new once.
 func failingLife(ctx workflow.Context, in contract.WorkflowInput) error {
-	if in.Carry == nil {
+	if in.Carried == nil {
 		workflow.GetSignalChannel(ctx, contract.SignalSandbox).Receive(ctx, nil)
 	}
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
@@ -34,8 +34,8 @@ func failingLife(ctx workflow.Context, in contract.WorkflowInput) error {
 	if err := workflow.ExecuteActivity(ctx, "RunTurn").Get(ctx, nil); err != nil {
 		return err
 	}
-	if in.Carry == nil {
-		return workflow.NewContinueAsNewError(ctx, "failingLife", contract.WorkflowInput{SessionID: in.SessionID, Carry: &contract.Carry{}})
+	if in.Carried == nil {
+		return workflow.NewContinueAsNewError(ctx, "failingLife", contract.WorkflowInput{SessionID: in.SessionID, Carried: &contract.CarriedState{}})
 	}
 	return nil
 }

@@ -33,12 +33,12 @@ func (Chat) Presence(before, now presence.Presence) []any {
 	}
 	was, is := byID(before.Users), byID(now.Users)
 	for _, u := range before.Users {
-		if _, there := is[u.ID]; !there {
+		if _, connected := is[u.ID]; !connected {
 			report(typeUserLeft, u)
 		}
 	}
 	for _, u := range now.Users {
-		if _, there := was[u.ID]; !there {
+		if _, connected := was[u.ID]; !connected {
 			report(typeUserJoined, u)
 		}
 	}

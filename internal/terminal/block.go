@@ -226,5 +226,5 @@ func (v *View) writeOpen(b *block) {
 	}
 	v.screen.stream(st, margin, strings.Repeat("\n", owed)+body)
 	b.newlines = len(text) - len(body)
-	v.last, v.blank, v.spoken, v.current = nil, false, true, b.thread
+	v.last, v.blank, v.lastIsText, v.current = nil, false, true, b.thread
 }

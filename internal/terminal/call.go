@@ -49,7 +49,7 @@ func (v *View) announce(b *block) {
 
 // aside separates the next line from a preceding text.
 func (v *View) aside(t *thread) {
-	if v.spoken {
+	if v.lastIsText {
 		v.gap(t)
 	}
 }

@@ -109,7 +109,7 @@ func choose(item client.QuestionItem, line string) (words client.Words, hint str
 	for _, number := range numbers {
 		n, err := strconv.Atoi(strings.TrimSpace(number))
 		if err != nil || len(item.Options) == 0 {
-			return client.Say(line), ""
+			return client.TextAnswer(line), ""
 		}
 		if n < 1 || n > len(item.Options) {
 			return words, fmt.Sprintf("there is no option %d", n)
@@ -117,7 +117,7 @@ func choose(item client.QuestionItem, line string) (words client.Words, hint str
 		labels = append(labels, item.Options[n-1].Label)
 	}
 	if item.Multiple {
-		return client.Pick(labels...), ""
+		return client.OptionsAnswer(labels...), ""
 	}
-	return client.Say(labels[0]), ""
+	return client.TextAnswer(labels[0]), ""
 }

@@ -59,7 +59,7 @@ func TestQuestionsAreAnsweredOneByOne(t *testing.T) {
 	require.True(t, done, "no number means an option where there are none")
 	require.Empty(t, hint)
 	require.Equal(t, client.Reply{Answer: client.Once, Answers: map[string]client.Words{
-		"Which colour?": client.Say("Blue"), "Which fruit?": client.Pick("Fig", "Plum"), "Why?": client.Say("7"),
+		"Which colour?": client.TextAnswer("Blue"), "Which fruit?": client.OptionsAnswer("Fig", "Plum"), "Why?": client.TextAnswer("7"),
 	}}, d.Answer())
 
 	d = terminal.NewDialog(q)

@@ -54,13 +54,13 @@ type View struct {
 	open    *block   // the text that is being written
 	waiting []*block // texts of other conversations that have begun in the meantime
 
-	last      *block  // the call whose line is the last that was written
-	blank     bool    // the last line that was written is empty, or there is none
-	spoken    bool    // the last line that was written is of a text
-	current   *thread // the conversation of the last line that belongs to one
-	files     int     // consecutive lines about files
-	moreFiles int     // that were not
-	removed   int     // consecutively removed blocks
+	last       *block  // the call whose line is the last that was written
+	blank      bool    // the last line that was written is empty, or there is none
+	lastIsText bool    // the last line that was written is of a text
+	current    *thread // the conversation of the last line that belongs to one
+	files      int     // consecutive lines about files
+	moreFiles  int     // that were not
+	removed    int     // consecutively removed blocks
 
 	prompts     map[string]resource.PromptJSON // that are not over
 	shownPrompt string                         // the prompt that was shown last
@@ -186,7 +186,7 @@ func (v *View) line(t *thread, spans ...span) {
 func (v *View) print(t *thread, spans ...span) {
 	v.enter(t)
 	v.screen.line(v.margin(t), spans...)
-	v.last, v.blank, v.spoken = nil, false, false
+	v.last, v.blank, v.lastIsText = nil, false, false
 }
 
 // enter writes a header if the next lines belong to another conversation.
@@ -197,7 +197,7 @@ func (v *View) enter(t *thread) {
 	v.current = t
 	if t.depth > 0 && v.rich() && (t.of == nil || v.last != t.of) {
 		v.screen.line(nil, span{dim, v.stamp + strings.Repeat("│ ", t.depth-1) + "╭ "}, span{cyan, t.label})
-		v.last, v.blank, v.spoken = nil, true, false // it separates like an empty line
+		v.last, v.blank, v.lastIsText = nil, true, false // it separates like an empty line
 	}
 }
 

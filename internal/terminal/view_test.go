@@ -430,7 +430,7 @@ func FuzzNothingCommandsTheTerminal(f *testing.F) {
 			eventOf(t, "metadata_update", conversation.MetadataUpdate{CostUSD: new(1.0), Model: hostile}),
 			eventOf(t, "question", event.QuestionData{Question: asked}),
 			eventOf(t, "question_resolved", event.QuestionResolvedData{Answer: question.Decision(hostile), Message: hostile}),
-			eventOf(t, "question_resolved", event.QuestionResolvedData{Answers: question.SayEach(map[string]string{hostile: hostile}), Reason: hostile}),
+			eventOf(t, "question_resolved", event.QuestionResolvedData{Answers: question.TextEach(map[string]string{hostile: hostile}), Reason: hostile}),
 			eventOf(t, "file", event.FileData{Path: hostile, Change: workspacefile.ChangeKind(hostile)}),
 			eventOf(t, "title", conversation.Title{Title: hostile}),
 			eventOf(t, "error", conversation.Problem{Code: hostile, Message: hostile}),

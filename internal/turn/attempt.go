@@ -77,7 +77,7 @@ type attempt struct {
 	files       runner.FileGatherer
 	// tooLargeLogged reports whether it was logged that the workspace has too many files.
 	tooLargeLogged bool
-	spoken         bool // an event of this attempt has been committed
+	hasCommitted   bool // an event of this attempt has been committed
 }
 
 func (x *Executor) newAttempt(ctx context.Context, in Request, progress Progress) (*attempt, error) {
@@ -168,8 +168,8 @@ func (a *attempt) run(ctx context.Context) (err error) {
 			return err
 		}
 		defer a.stopSteering()
-		over := func([]runner.Message) bool { return a.end != nil || a.exhausted() || a.parked }
-		if err := a.follow(ctx, link, over, a.progress.Waiting); err != nil {
+		done := func([]runner.Message) bool { return a.end != nil || a.exhausted() || a.parked }
+		if err := a.follow(ctx, link, done, a.progress.Waiting); err != nil {
 			return err
 		}
 	}

@@ -24,16 +24,16 @@ import (
 type boundKey struct {
 	name     string
 	provider string
-	own      []string // hosts of the provider, and of the stored base URLs
-	stated   []string // hosts that the key was stored with
+	derived  []string // hosts of the provider, and of the stored base URLs
+	explicit []string // hosts that the key was stored with
 }
 
 // hosts returns all hosts that the key is bound to.
 func (k boundKey) hosts() []string {
-	if len(k.stated) > 0 {
-		return k.stated
+	if len(k.explicit) > 0 {
+		return k.explicit
 	}
-	return k.own
+	return k.derived
 }
 
 // boundError is a key that would be sent to a host that it is not bound to.
@@ -96,7 +96,7 @@ func (a *attempt) boundKeys(ctx context.Context, secrets, env map[string]string)
 		if !ok {
 			continue
 		}
-		keys = append(keys, boundKey{name: name, provider: provider, own: slices.Clone(secret.OwnHosts(provider))})
+		keys = append(keys, boundKey{name: name, provider: provider, derived: slices.Clone(secret.OwnHosts(provider))})
 		names = append(names, name)
 	}
 	if len(keys) == 0 {
@@ -119,7 +119,7 @@ func (a *attempt) boundKeys(ctx context.Context, secrets, env map[string]string)
 		maps.Copy(found, more)
 	}
 	for i := range keys {
-		keys[i].stated = found[keys[i].name].Hosts
+		keys[i].explicit = found[keys[i].name].Hosts
 	}
 	// Stored base URLs have the same owner as stored keys. This includes base URLs that this agent
 	// does not receive.
@@ -143,8 +143,8 @@ func addOwn(keys []boundKey, provider, base string) {
 		return
 	}
 	for i := range keys {
-		if keys[i].provider == provider && !slices.Contains(keys[i].own, host) {
-			keys[i].own = append(keys[i].own, host)
+		if keys[i].provider == provider && !slices.Contains(keys[i].derived, host) {
+			keys[i].derived = append(keys[i].derived, host)
 		}
 	}
 }
@@ -168,11 +168,11 @@ func checkVariable(name, from, value string, keys []boundKey, isStored bool) err
 
 func checkURL(from, base string, keys []boundKey, isStored bool, concerns func(boundKey) bool) error {
 	for _, k := range keys {
-		if !concerns(k) || isStored && len(k.stated) == 0 {
+		if !concerns(k) || isStored && len(k.explicit) == 0 {
 			continue
 		}
-		own, allowed := k.own, k.stated
-		if len(k.stated) > 0 {
+		own, allowed := k.derived, k.explicit
+		if len(k.explicit) > 0 {
 			own = nil
 		} else if storedHost(k, base) {
 			continue // http is allowed too, because it is stored
@@ -187,7 +187,7 @@ func checkURL(from, base string, keys []boundKey, isStored bool, concerns func(b
 // storedHost reports whether a base URL has the host of a stored base URL.
 func storedHost(k boundKey, base string) bool {
 	host, err := secret.HostOf(base)
-	return err == nil && slices.Contains(k.own, host) && !slices.Contains(secret.OwnHosts(k.provider), host)
+	return err == nil && slices.Contains(k.derived, host) && !slices.Contains(secret.OwnHosts(k.provider), host)
 }
 
 // environmentReference matches a variable in a configuration: {env:NAME}, ${NAME} or $NAME.
@@ -275,10 +275,10 @@ func checkFiles(files []profile.File, keys []boundKey) error {
 func checkDefaults(keys []boundKey, secrets, env map[string]string) error {
 	for _, k := range keys {
 		own := secret.OwnHosts(k.provider)
-		if len(k.stated) == 0 || len(own) == 0 {
+		if len(k.explicit) == 0 || len(own) == 0 {
 			continue
 		}
-		pointed := slices.ContainsFunc(own, func(host string) bool { return slices.Contains(k.stated, host) })
+		pointed := slices.ContainsFunc(own, func(host string) bool { return slices.Contains(k.explicit, host) })
 		for _, variables := range []map[string]string{secrets, env} {
 			for name, value := range variables {
 				provider, ok := secret.ProviderOfURL(name)

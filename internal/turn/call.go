@@ -34,7 +34,7 @@ const maxAnswers = runner.MaxCalls
 // The reasons for not executing a call.
 const (
 	tooManyCalls    = "This turn has called overwinter's tools %d times, which is the limit."
-	tooMuchSaid     = "This turn has reached its limit of events. Its further output is not recorded."
+	tooManyEvents   = "This turn has reached its limit of events. Its further output is not recorded."
 	imageNotKept    = "The image is not stored: the turn has reached its limit of images, or the image contains the value of a secret."
 	callNotAnswered = "The worker of this turn was replaced, and the outcome of the call is unknown."
 )
@@ -94,7 +94,7 @@ func (c *convert) effectOf(data []byte) agenttool.Effect {
 	case c.called > agenttool.MaxPerTurn:
 		return agenttool.Effect{Answer: agenttool.Refuse(tooManyCalls, agenttool.MaxPerTurn)}
 	case c.limits.Full || c.limits.Room().None():
-		return agenttool.Effect{Answer: agenttool.Refuse(tooMuchSaid)}
+		return agenttool.Effect{Answer: agenttool.Refuse(tooManyEvents)}
 	}
 	var call agenttool.Call
 	if err := json.Unmarshal(data, &call); err != nil {

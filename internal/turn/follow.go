@@ -50,7 +50,7 @@ func (a *attempt) follow(ctx context.Context, link *turnLink, done func([]runner
 			a.progress.Made()
 		}
 		a.waiting.due = a.waiting.due || changed
-		if err := a.handle(ctx, link, a.suspicion.together(messages)); err != nil {
+		if err := a.handle(ctx, link, a.suspicion.joined(messages)); err != nil {
 			return err
 		}
 		a.pace(link)
@@ -262,8 +262,8 @@ func (a *attempt) append(ctx context.Context, b *batch) error {
 		}
 	}
 	a.progress.Made()
-	if !a.spoken && len(b.add.Events) > 0 {
-		a.spoken = true
+	if !a.hasCommitted && len(b.add.Events) > 0 {
+		a.hasCommitted = true
 		trace.SpanFromContext(ctx).AddEvent("first event committed")
 	}
 	if len(b.add.Questions) > 0 {

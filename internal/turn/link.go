@@ -172,15 +172,15 @@ func (l *turnLink) read(ctx context.Context) {
 // awaited. One timer checks at intervals, so that no timer has to be set for each message.
 type silenceWatch struct {
 	link    *runner.Link
-	over    <-chan struct{} // closed by fail
+	done    <-chan struct{} // closed by fail
 	fail    context.CancelCauseFunc
 	waiting atomic.Int64 // the start of the wait for a message, in Unix nanoseconds; 0 if none is awaited
 	timer   *time.Timer
 }
 
 // watchSilence begins the watch; fail ends the wait for messages.
-func watchSilence(link *runner.Link, over <-chan struct{}, fail context.CancelCauseFunc) *silenceWatch {
-	w := &silenceWatch{link: link, over: over, fail: fail}
+func watchSilence(link *runner.Link, done <-chan struct{}, fail context.CancelCauseFunc) *silenceWatch {
+	w := &silenceWatch{link: link, done: done, fail: fail}
 	w.timer = time.AfterFunc(2*linkSilence, w.look)
 	w.timer.Reset(linkSilence) // look uses the timer
 	return w
@@ -207,7 +207,7 @@ func (w *silenceWatch) look() {
 		}
 	}
 	select {
-	case <-w.over:
+	case <-w.done:
 	default:
 		w.timer.Reset(left)
 	}

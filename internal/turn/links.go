@@ -127,12 +127,12 @@ func (l *Links) take(ctx context.Context, sandboxID string) *keptLink {
 // drop closes a link that was not reused.
 func (l *Links) drop(sandboxID string, k *keptLink) {
 	l.mu.Lock()
-	mine := l.kept[sandboxID] == k
-	if mine {
+	owned := l.kept[sandboxID] == k
+	if owned {
 		delete(l.kept, sandboxID)
 	}
 	l.mu.Unlock()
-	if mine {
+	if owned {
 		k.timer.Stop()
 		k.close()
 	}

@@ -146,14 +146,14 @@ func TestRunnerIsNotifiedOfHalfWindowAtTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		runnerEnd, link := linkedRunner(t)
-		var heard []runner.Taken
+		var windows []runner.Taken
 		go func() {
 			for {
 				m, err := runner.ReadMessage(runnerEnd)
 				if err != nil {
 					return // the test has ended
 				}
-				heard = append(heard, *m.(*runner.Taken))
+				windows = append(windows, *m.(*runner.Taken))
 			}
 		}()
 		var all paces
@@ -164,10 +164,10 @@ func TestRunnerIsNotifiedOfHalfWindowAtTime(t *testing.T) {
 		frame := int64(1009)
 		took := func(frames int64, want ...runner.Taken) {
 			t.Helper()
-			heard, frame = nil, frame+frames
+			windows, frame = nil, frame+frames
 			p.took(frame)
 			synctest.Wait()
-			require.Equal(t, want, heard)
+			require.Equal(t, want, windows)
 		}
 		took(31)
 		took(1, runner.Taken{Next: 42, Window: 128})

@@ -135,7 +135,7 @@ func answerOf(q question.Question) question.Answer {
 	if q.Answer != nil {
 		return *q.Answer
 	}
-	return question.Answer{Decision: question.Reject, Message: nobodyAnswered}
+	return question.Answer{Decision: question.Reject, Message: answerTimedOut}
 }
 
 // continuation describes the outcome of its questions to an agent that was stopped. The result is
@@ -166,7 +166,7 @@ func outcomeOf(q question.Question) string {
 	subject += " "
 	switch {
 	case q.Answer == nil:
-		return subject + nobodyAnswered + " Do not do it; find another way or end your turn."
+		return subject + answerTimedOut + " Do not do it; find another way or end your turn."
 	case answer.Decision == question.Reject:
 		return strings.TrimSpace(subject + "It was rejected. " + answer.Message)
 	case q.Asked.Kind == question.Permission:

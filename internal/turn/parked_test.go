@@ -16,7 +16,7 @@ var (
 	rejected = question.Question{ID: "q2", Answer: &question.Answer{Decision: question.Reject, Message: "Not before tea."}, Asked: question.Asked{
 		ID: "2", Kind: question.Permission, ToolName: "Write", Input: json.RawMessage(`""`),
 	}}
-	chosen = question.Question{ID: "q3", Answer: &question.Answer{Decision: question.Once, Answers: question.SayEach(map[string]string{"Which?": "Blue"})}, Asked: question.Asked{
+	chosen = question.Question{ID: "q3", Answer: &question.Answer{Decision: question.Once, Answers: question.TextEach(map[string]string{"Which?": "Blue"})}, Asked: question.Asked{
 		ID: "3", Kind: question.Inquiry, Title: "Which?", Inquiries: []question.Item{{Question: "Which?"}},
 	}}
 	expired = question.Question{ID: "q4", Asked: question.Asked{ID: "4", Kind: question.Permission, ToolName: "Bash", Input: json.RawMessage(`{"command":"rm"}`)}}
@@ -49,6 +49,6 @@ func TestRepeatedQuestionGetsAnswerOnce(t *testing.T) {
 	require.Nil(t, a.givenAnswer(other))
 	require.Equal(t, allowed.Answer, a.givenAnswer(again))
 	require.Nil(t, a.givenAnswer(again), "it was given")
-	require.Equal(t, &question.Answer{Decision: question.Reject, Message: nobodyAnswered}, a.givenAnswer(expired.Asked))
+	require.Equal(t, &question.Answer{Decision: question.Reject, Message: answerTimedOut}, a.givenAnswer(expired.Asked))
 	require.Equal(t, []string{"q1", "q4"}, a.given, "so that the next attempt knows")
 }

@@ -40,7 +40,7 @@ const lookForAnswers = 5 * time.Second
 // The answers that an agent receives if no person answers.
 const (
 	deniedByPolicy  = "The permissions of this session do not allow this."
-	nobodyAnswered  = "No answer came in time."
+	answerTimedOut  = "No answer came in time."
 	answerDidNotFit = "The answer could not be handed over."
 	tooLargeToAsk   = "This is too large to be shown to the people of this session: at most 1 MiB is allowed."
 	tooLargeToAllow = "The input of this call is too large: calls that need a permission may have at most 1 MiB. Do it in smaller parts."
@@ -96,7 +96,7 @@ func (a *attempt) ask(questions []agent.Question, frame int64) []eventlog.Questi
 			}
 		}
 		asked := eventlog.Question{Frame: frame, Part: a.part, Asked: q, Shown: a.masking.shown(q), At: now, ExpiresAt: now.Add(timeout)}
-		reason := a.unfit(q, policy)
+		reason := a.unanswerable(q, policy)
 		if given := a.givenAnswer(q); given != nil && policy == permission.Ask && reason == "" {
 			asked.Decided = given
 		}
@@ -126,10 +126,10 @@ func (a *attempt) ask(questions []agent.Question, frame int64) []eventlog.Questi
 // questionCost is the size overhead of a question in addition to its content.
 const questionCost = 1 << 10
 
-// unfit returns the reason why a question cannot be stored in full and is therefore rejected: it is
-// too large, or the turn had too many questions. A permission that is sent to an agent includes the
-// input of the question.
-func (a *attempt) unfit(q agent.Question, policy permission.Policy) string {
+// unanswerable returns the reason why a question cannot be stored in full and is therefore
+// rejected: it is too large, or the turn had too many questions. A permission that is sent to an
+// agent includes the input of the question.
+func (a *attempt) unanswerable(q agent.Question, policy permission.Policy) string {
 	size := sizeOf(q)
 	switch {
 	case policy == permission.Ask && a.limits.Asked >= question.MaxPerTurn:
@@ -215,7 +215,7 @@ func (a *attempt) sendAnswers(ctx context.Context, link *turnLink) error {
 			}
 			continue
 		}
-		answer := agent.Answer{Decision: agent.DecisionReject, Message: nobodyAnswered}
+		answer := agent.Answer{Decision: agent.DecisionReject, Message: answerTimedOut}
 		if q.Answer != nil {
 			answer = *q.Answer
 		}

@@ -39,8 +39,8 @@ func (a *attempt) suspect(ctx context.Context, welcome runner.Welcome) error {
 	return a.note(ctx, run.DoingReading)
 }
 
-// together returns the messages to handle now: none while suspect frames are still arriving.
-func (s *suspicion) together(messages []runner.Message) []runner.Message {
+// joined returns the messages to handle now: none while suspect frames are still arriving.
+func (s *suspicion) joined(messages []runner.Message) []runner.Message {
 	if s.until < 0 {
 		return messages
 	}

@@ -51,11 +51,11 @@ func (c *chain) prompt() {
 	default:
 		c.ended(*p)
 	}
-	who := ""
+	request := ""
 	if p.RequestID != "" {
-		who = " with request " + p.RequestID
+		request = " with request " + p.RequestID
 	}
-	c.row(PromptAccepted, p.CreatedAt, about("prompt", p.ID), "the prompt was accepted at %s%s", clock(p.CreatedAt), who)
+	c.row(PromptAccepted, p.CreatedAt, about("prompt", p.ID), "the prompt was accepted at %s%s", clock(p.CreatedAt), request)
 }
 
 func (c *chain) queued(p session.Prompt) {

@@ -40,7 +40,7 @@ func aguiStream(t *testing.T, log []eventlog.Event, attach int) (sse []byte, sna
 			snapshot()
 		}
 	}
-	require.True(t, e.Over())
+	require.True(t, e.Complete())
 	return sse, snapshots
 }
 

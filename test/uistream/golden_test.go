@@ -113,7 +113,7 @@ func TestRecordedStreamsOfAISDK(t *testing.T) {
 			sse = aisdk.AppendSSE(sse, chunks)
 			require.NoError(t, folder.Apply(conversation.EventType(ev.Type), ev.ConversationID, ev.Data))
 		}
-		require.True(t, e.Over(), name)
+		require.True(t, e.Complete(), name)
 		want := expected{Text: []string{}, Reasoning: []string{}, Message: a.Message}
 		for _, b := range folder.Conversation().Threads[0].Blocks {
 			switch b.Type {

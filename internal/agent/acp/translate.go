@@ -89,14 +89,14 @@ func (t *translator) line(f agent.Frame) {
 
 // note reads a note of the bridge.
 func (t *translator) note(n stdio.Note, at time.Time) {
-	mine := t.Mine(n.RunID)
+	own := t.IsRun(n.RunID)
 	switch n.Type {
 	case stdio.NoteRun:
-		if mine {
+		if own {
 			t.state.Begun, t.state.Prefix = true, n.RunID
 		}
 	case stdio.NoteKnown, acpformat.NoteEnd:
-		if mine {
+		if own {
 			var d acpformat.EndNote
 			acpformat.Decode(n.Data, &d)
 			t.end(d, at)

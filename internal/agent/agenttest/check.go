@@ -170,13 +170,13 @@ func requireLifecycles(t *testing.T, events []conversation.Event) {
 	type life struct {
 		conversation string
 		text         string
-		over         bool
+		ended        bool
 	}
 	blocks := map[string]*life{}
 	open := func(e conversation.Event, id string) *life {
 		l, ok := blocks[id]
 		require.True(t, ok, "%s of block %s, which has not started", e.Type, id)
-		require.False(t, l.over, "%s of block %s, which has ended", e.Type, id)
+		require.False(t, l.ended, "%s of block %s, which has ended", e.Type, id)
 		require.Equal(t, l.conversation, e.ConversationID, "%s of block %s", e.Type, id)
 		return l
 	}
@@ -192,10 +192,10 @@ func requireLifecycles(t *testing.T, events []conversation.Event) {
 		case conversation.BlockUpdate:
 			open(e, d.BlockID)
 		case conversation.BlockRemoved:
-			open(e, d.BlockID).over = true
+			open(e, d.BlockID).ended = true
 		case conversation.BlockComplete:
 			l := open(e, d.Block.ID)
-			l.over = true
+			l.ended = true
 			require.False(t, d.Block.Status.Open(), "block %s completes as %s", d.Block.ID, d.Block.Status)
 			if l.text != "" {
 				require.Equal(t, l.text, d.Block.Content, "deltas of block %s", d.Block.ID)
@@ -203,7 +203,7 @@ func requireLifecycles(t *testing.T, events []conversation.Event) {
 		}
 	}
 	for id, l := range blocks {
-		require.True(t, l.over, "block %s never completes", id)
+		require.True(t, l.ended, "block %s never completes", id)
 	}
 }
 

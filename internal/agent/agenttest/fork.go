@@ -92,7 +92,7 @@ func (b *bench) remembers(t *testing.T, prompts string) {
 	require.Equal(t, session.OutcomeCompleted, r.end.Outcome, r.end.Reason)
 	answer := only(t, r, conversation.AssistantText).Content
 	require.Contains(t, answer, Word)
-	if said := counted.FindStringSubmatch(answer); said != nil {
-		require.Equal(t, prompts, said[1], answer)
+	if match := counted.FindStringSubmatch(answer); match != nil {
+		require.Equal(t, prompts, match[1], answer)
 	}
 }

@@ -102,7 +102,7 @@ var apart = flag.Bool("apart", false, "run each scenario of an agent in its own 
 // last one.
 func Run(t *testing.T, h Harness) {
 	for _, in := range []place{shared, asking, killed} {
-		together(t, h, in)
+		runShared(t, h, in)
 	}
 	for _, s := range scenarios {
 		if s.in != alone && !*apart {
@@ -116,9 +116,9 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// together runs the scenarios of a shared session. If one fails, the others continue in a new
+// runShared runs the scenarios of a shared session. If one fails, the others continue in a new
 // session.
-func together(t *testing.T, h Harness, in place) {
+func runShared(t *testing.T, h Harness, in place) {
 	t.Helper()
 	if *apart {
 		return

@@ -380,7 +380,7 @@ func asksItsUser(t *testing.T, b *bench) {
 	b.answer = func(q agent.Question) agent.Answer {
 		a := agent.Answer{Decision: agent.DecisionOnce, Answers: map[string]question.Words{}}
 		for _, item := range q.Inquiries {
-			a.Answers[item.Question] = question.Say(Choice)
+			a.Answers[item.Question] = question.Text(Choice)
 		}
 		return a
 	}

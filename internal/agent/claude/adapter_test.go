@@ -98,7 +98,7 @@ func TestAnswersUseAgentFormat(t *testing.T) {
 		{bare, agent.Answer{Decision: agent.DecisionSession}, `{"behavior":"allow","updatedInput":{"command":"ls"},"updatedPermissions":[{"behavior":"allow","destination":"session","rules":[{"toolName":"Bash"}],"type":"addRules"}]}`},
 		{asked, agent.Answer{Decision: agent.DecisionReject}, `{"behavior":"deny","message":"The user does not allow this."}`},
 		{asked, agent.Answer{Decision: agent.DecisionReject, Message: "not now"}, `{"behavior":"deny","message":"not now"}`},
-		{inquiry, agent.Answer{Decision: agent.DecisionOnce, Answers: question.SayEach(map[string]string{"Which?": "this"})}, `{"behavior":"allow","updatedInput":{"answers":{"Which?":"this"},"questions":[{"question":"Which?"}]}}`},
+		{inquiry, agent.Answer{Decision: agent.DecisionOnce, Answers: question.TextEach(map[string]string{"Which?": "this"})}, `{"behavior":"allow","updatedInput":{"answers":{"Which?":"this"},"questions":[{"question":"Which?"}]}}`},
 	} {
 		got, err := claude.New().Answer(c.q, c.a)
 		require.NoError(t, err)
@@ -111,7 +111,7 @@ func TestAnswersUseAgentFormat(t *testing.T) {
 	}{
 		{asked, agent.Answer{Decision: "perhaps"}},
 		{inquiry, agent.Answer{Decision: agent.DecisionOnce}},
-		{inquiry, agent.Answer{Decision: agent.DecisionOnce, Answers: question.SayEach(map[string]string{"What?": "this"})}},
+		{inquiry, agent.Answer{Decision: agent.DecisionOnce, Answers: question.TextEach(map[string]string{"What?": "this"})}},
 	} {
 		_, err := claude.New().Answer(c.q, c.a)
 		require.ErrorContains(t, err, c.q.ID)

@@ -205,8 +205,8 @@ func withAnswers(q agent.Question, a agent.Answer) (json.RawMessage, error) {
 		return nil, fmt.Errorf("answer question %s: its input: %w", q.ID, err)
 	}
 	texts := map[string]string{} // the form that the tool expects
-	for asked, said := range a.Answers {
-		texts[asked] = said.String()
+	for asked, answer := range a.Answers {
+		texts[asked] = answer.String()
 	}
 	answers, err := json.Marshal(texts)
 	if err != nil {

@@ -121,7 +121,7 @@ func TestUserQuestionIsAsked(t *testing.T) {
 	p := start(t, asking, map[string][]modelserver.Step{
 		"ask": {{Calls: []modelserver.Call{modelserver.Ask("Which colour?", "Red", "Blue")}}, {Text: "Thank you."}},
 	})
-	r := p.turn(t, "{{ask}} me", agent.Answer{Decision: agent.DecisionOnce, Answers: question.SayEach(map[string]string{"Which colour?": "Green"})})
+	r := p.turn(t, "{{ask}} me", agent.Answer{Decision: agent.DecisionOnce, Answers: question.TextEach(map[string]string{"Which colour?": "Green"})})
 	require.Equal(t, agent.Inquiry, r.Questions[0].Kind)
 	require.Equal(t, "Which colour?", r.Questions[0].Title)
 	require.Len(t, r.Questions[0].Inquiries[0].Options, 2)

@@ -137,7 +137,7 @@ func (r *reader) assistant(l record, at time.Time) []conversation.Event {
 		words := words(m.content)
 		switch {
 		case l.apiError:
-			events = r.void(where, at)
+			events = r.discard(where, at)
 			return append(events, r.system(where, jsonscan.Text(l.uuid), "error", words, l, at)...)
 		case l.localCommand:
 			return r.commandOutput(where, jsonscan.Text(l.uuid), words, l, at)
@@ -147,7 +147,7 @@ func (r *reader) assistant(l record, at time.Time) []conversation.Event {
 		return r.system(where, jsonscan.Text(l.uuid), "notice", words, l, at)
 	}
 	if id := jsonscan.Text(m.id); where == conversation.Main && r.Writing != "" && id != "" && id != r.Writing {
-		events = r.void(where, at)
+		events = r.discard(where, at)
 	}
 	if where == conversation.Main && r.Writing == "" {
 		r.Holding = true // no line marks the end of a message
@@ -343,7 +343,7 @@ func (r *reader) words(where, id, s string, l record, at time.Time) []conversati
 		}
 	}
 	return r.add(where, conversation.Block{
-		ID: id, Type: conversation.UserMessage, CreatedAt: l.time(at), Content: said(s),
+		ID: id, Type: conversation.UserMessage, CreatedAt: l.time(at), Content: userText(s),
 	}, at)
 }
 
@@ -497,13 +497,13 @@ func (r *reader) retried(l record, attempt, limit, status string, at time.Time) 
 	return events
 }
 
-// void removes the blocks of a message that the model has abandoned: another attempt, or an error,
+// discard removes the blocks of a message that the model has abandoned: another attempt, or an error,
 // follows.
-func (r *reader) void(where string, at time.Time) []conversation.Event {
-	return r.voidFrom(where, 0, at)
+func (r *reader) discard(where string, at time.Time) []conversation.Event {
+	return r.discardFrom(where, 0, at)
 }
 
-func (r *reader) voidFrom(where string, index int, at time.Time) []conversation.Event {
+func (r *reader) discardFrom(where string, index int, at time.Time) []conversation.Event {
 	var events []conversation.Event
 	r.prepare()
 	for _, o := range slices.Clone(r.writing) {

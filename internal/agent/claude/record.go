@@ -294,8 +294,8 @@ func opens(s, name string) bool {
 	return len(s) > len(name)+1 && s[0] == '<' && s[1:1+len(name)] == name && s[1+len(name)] == '>'
 }
 
-// said returns a user line as the person wrote it. A command is reassembled.
-func said(s string) string {
+// userText returns a user line as the person wrote it. A command is reassembled.
+func userText(s string) string {
 	if !opens(s, commandTag) {
 		return s
 	}

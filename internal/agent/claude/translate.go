@@ -322,7 +322,7 @@ func (t *translator) partial(l record, at time.Time) {
 		id := jsonscan.Text(jsonscan.Field(e.message, "id"))
 		t.owed(at)
 		if id != t.state.Writing {
-			t.Emit(t.state.void(conversation.Main, at)...)
+			t.Emit(t.state.discard(conversation.Main, at)...)
 		}
 		t.Emit(t.state.release(conversation.Main, at)...)
 		t.state.Writing, t.state.Part, t.state.Holding = id, 0, true
@@ -335,7 +335,7 @@ func (t *translator) partial(l record, at time.Time) {
 		if abandoned := jsonscan.Field(l.raw, "abandoned_blocks"); len(abandoned) > 0 {
 			from, _ = strconv.Atoi(string(jsonscan.Field(abandoned, "from_block_index")))
 		}
-		t.Emit(t.state.voidFrom(conversation.Main, from, at)...)
+		t.Emit(t.state.discardFrom(conversation.Main, from, at)...)
 		t.state.Holding = false
 		t.Emit(t.state.release(conversation.Main, at)...)
 	}

@@ -81,17 +81,17 @@ func (t *translator) lifecycle(l record, at time.Time) {
 			what = value
 		}
 	})
-	mine := t.Run.RunID != "" && jsonscan.Is(id, t.awaited())
+	own := t.Run.RunID != "" && jsonscan.Is(id, t.awaited())
 	switch {
 	case jsonscan.Is(what, "started"):
 		if message := jsonscan.Text(id); !slices.Contains(t.state.Shown, message) && !slices.Contains(t.state.Owed, message) && t.state.find(message) == nil {
 			t.state.Owed = append(t.state.Owed, message)
 		}
-		t.state.Taken = t.state.Taken || mine
+		t.state.Taken = t.state.Taken || own
 		t.steered(jsonscan.Text(id), true)
-	case jsonscan.Is(what, "completed") && mine:
+	case jsonscan.Is(what, "completed") && own:
 		t.known(at)
-	case jsonscan.Is(what, "cancelled") && mine && t.state.Result == nil:
+	case jsonscan.Is(what, "cancelled") && own && t.state.Result == nil:
 		t.state.Result = &verdict{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
 	case jsonscan.Is(what, "completed"):
 		t.steered(jsonscan.Text(id), true)
@@ -198,16 +198,16 @@ func (t *translator) refused(status int) {
 
 // failure returns the reason why a turn failed, in the agent's words.
 func failure(words, errs, subtype []byte) string {
-	said := strings.TrimSpace(jsonscan.Text(words))
-	if said == "" {
+	reason := strings.TrimSpace(jsonscan.Text(words))
+	if reason == "" {
 		var all []string
 		jsonscan.Elements(errs, func(e []byte) { all = append(all, jsonscan.Text(e)) })
-		said = strings.TrimSpace(strings.Join(all, "; "))
+		reason = strings.TrimSpace(strings.Join(all, "; "))
 	}
-	if said == "" {
-		said = jsonscan.Text(subtype)
+	if reason == "" {
+		reason = jsonscan.Text(subtype)
 	}
-	return bounded([]byte(said))
+	return bounded([]byte(reason))
 }
 
 // background reports whether subagents are still running.

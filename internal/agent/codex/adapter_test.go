@@ -82,7 +82,7 @@ func TestAnswersMustFitTheirQuestion(t *testing.T) {
 		{command, agent.Answer{Decision: agent.DecisionSession}, `{"decision":"acceptForSession"}`},
 		{command, agent.Answer{Decision: agent.DecisionAlways}, `{"decision":{"acceptWithExecpolicyAmendment":{"execpolicy_amendment":["touch"]}}}`},
 		{command, agent.Answer{Decision: agent.DecisionReject}, `{"decision":"decline"}`},
-		{asked, agent.Answer{Decision: agent.DecisionOnce, Answers: question.SayEach(map[string]string{"Which?": "That"})}, `{"answers":{"q":{"answers":["That"]}}}`},
+		{asked, agent.Answer{Decision: agent.DecisionOnce, Answers: question.TextEach(map[string]string{"Which?": "That"})}, `{"answers":{"q":{"answers":["That"]}}}`},
 		{asked, agent.Answer{Decision: agent.DecisionReject}, `{"answers":{}}`},
 		{server, agent.Answer{Decision: agent.DecisionSession}, `{"action":"accept","content":{},"_meta":{"persist":"session"}}`},
 		{server, agent.Answer{Decision: agent.DecisionReject}, `{"action":"decline","content":{}}`},

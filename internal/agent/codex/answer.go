@@ -177,7 +177,7 @@ func inquiryAnswer(q agent.Question, a agent.Answer, allowed bool) (map[string]a
 	}
 	answers := map[string]any{}
 	for _, ask := range codexformat.AsksOf(input.Questions) {
-		said, ok := a.Answers[ask.Question]
+		reply, ok := a.Answers[ask.Question]
 		switch {
 		case !allowed && a.Message != "":
 			answers[ask.ID] = map[string]any{"answers": []string{a.Message}}
@@ -185,7 +185,7 @@ func inquiryAnswer(q agent.Question, a agent.Answer, allowed bool) (map[string]a
 		case !ok:
 			return nil, fmt.Errorf("there is no answer to %q", ask.Question)
 		default:
-			answers[ask.ID] = map[string]any{"answers": said.Texts()}
+			answers[ask.ID] = map[string]any{"answers": reply.Texts()}
 		}
 	}
 	return map[string]any{"answers": answers}, nil

@@ -56,8 +56,8 @@ func (o *openBlock) delta(words string, room int, at time.Time) conversation.Eve
 	return o.Delta(words, at)
 }
 
-// wordless reports whether the block is a text block without any text.
-func (o *openBlock) wordless() bool {
+// withoutText reports whether the block is a text block without any text.
+func (o *openBlock) withoutText() bool {
 	return o.Block.Type == conversation.AssistantText && len(o.Text) == 0 && !o.Long
 }
 

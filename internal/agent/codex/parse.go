@@ -102,7 +102,7 @@ const (
 	stepQuestion
 	stepDeadline
 	stepTurn
-	stepOver
+	stepTimedOut
 )
 
 func (p *parser) thread(id string) *thread {
@@ -192,7 +192,7 @@ func (t *thread) endTurn(turn string, v codexformat.Verdict, ms int64) {
 	if !t.hasLast {
 		t.last, t.hasLast = v, true
 	}
-	t.found = append(t.found, &step{ms: ms, turn: turn, what: stepOver, end: v})
+	t.found = append(t.found, &step{ms: ms, turn: turn, what: stepTimedOut, end: v})
 }
 
 // add adds an item that has ended.
@@ -353,7 +353,7 @@ func (p *parser) notebook(data []byte) {
 			}
 			if codexformat.Lenient(f.Info, &info) {
 				t.turns[info.ID] = true
-				t.noted = append(t.noted, &step{ms: l.Sent, turn: info.ID, what: stepOver, end: codexformat.Verdict{
+				t.noted = append(t.noted, &step{ms: l.Sent, turn: info.ID, what: stepTimedOut, end: codexformat.Verdict{
 					Status: info.Status, Message: codexformat.Problem(info.Error), MS: info.Ended * 1000,
 				}})
 			}
@@ -399,7 +399,7 @@ func (t *thread) steps() []*step {
 	var found []*step
 	for _, s := range t.found {
 		switch {
-		case s.what == stepBegin && t.began[s.item.ID], s.what == stepEnd && t.ended[s.item.ID], s.what == stepOver && t.turns[s.turn]:
+		case s.what == stepBegin && t.began[s.item.ID], s.what == stepEnd && t.ended[s.item.ID], s.what == stepTimedOut && t.turns[s.turn]:
 			continue
 		}
 		found = append(found, s)
@@ -475,7 +475,7 @@ func (p *parser) events(r *reader, t *thread, done map[string]bool) []conversati
 			events = append(events, r.question(s.note, at)...)
 		case stepDeadline:
 			events = append(events, r.deadline(s.note, at)...)
-		case stepOver:
+		case stepTimedOut:
 			for _, o := range r.Open {
 				done[o.Block.ID] = true
 			}

@@ -211,7 +211,7 @@ func (r *reader) called(p place, it codexformat.Item) []conversation.Event {
 // retry reads the report that a request to the model has failed and is being retried. The model's
 // partial output is removed.
 func (r *reader) retry(p place, message string, ms int64) []conversation.Event {
-	events := r.void(p)
+	events := r.discard(p)
 	if r.Retries == nil {
 		r.Retries = map[string]int{}
 	}
@@ -222,8 +222,8 @@ func (r *reader) retry(p place, message string, ms int64) []conversation.Event {
 	}, p.at)...)
 }
 
-// void removes the blocks that a model was writing in a turn.
-func (r *reader) void(p place) []conversation.Event {
+// discard removes the blocks that a model was writing in a turn.
+func (r *reader) discard(p place) []conversation.Event {
 	var events []conversation.Event
 	for _, o := range slices.Clone(r.Open) {
 		writing := o.Block.Type == conversation.AssistantText || o.Block.Type == conversation.Thinking
@@ -240,7 +240,7 @@ func (r *reader) endTurn(p place, v codexformat.Verdict) []conversation.Event {
 	where := r.conversation(p.thread)
 	var events []conversation.Event
 	if v.Status == codexformat.Failed {
-		events = r.void(p)
+		events = r.discard(p)
 	}
 	r.Thoughts = slices.DeleteFunc(r.Thoughts, func(t thought) bool { return t.Turn == p.turn })
 	for _, o := range slices.Backward(slices.Clone(r.Open)) {
@@ -249,7 +249,7 @@ func (r *reader) endTurn(p place, v codexformat.Verdict) []conversation.Event {
 		}
 		status := conversation.Aborted
 		switch {
-		case o.wordless():
+		case o.withoutText():
 			events = append(events, r.Remove(o, p.at))
 			continue
 		case o.Block.Type == conversation.System:
@@ -284,7 +284,7 @@ func (r *reader) Cut(at time.Time) []conversation.Event {
 	var events []conversation.Event
 	for len(r.Open) > 0 {
 		o := r.Open[len(r.Open)-1]
-		if o.wordless() {
+		if o.withoutText() {
 			events = append(events, r.Remove(o, at))
 			continue
 		}

@@ -178,38 +178,38 @@ func (t *translator) replied(l codexformat.Frame) {
 func (t *translator) notified(f agent.Frame, l codexformat.Frame, at time.Time) {
 	p := l.Params
 	where := place{thread: p.Thread, turn: p.Turn, at: at}
-	mine := p.Turn != "" && slices.Contains(t.state.Turns, codexformat.Turn{Thread: p.Thread, ID: p.Turn})
+	own := p.Turn != "" && slices.Contains(t.state.Turns, codexformat.Turn{Thread: p.Thread, ID: p.Turn})
 	switch l.Method {
 	case "turn/started":
 		t.started(p)
 	case "turn/completed":
 		t.completed(p, at)
 	case "item/started":
-		if it, ok := codexformat.DecodeItem(p.Item); ok && mine {
+		if it, ok := codexformat.DecodeItem(p.Item); ok && own {
 			t.Emit(t.state.begin(where, it)...)
 		}
 	case "item/completed":
-		if it, ok := codexformat.DecodeItem(p.Item); ok && mine {
+		if it, ok := codexformat.DecodeItem(p.Item); ok && own {
 			t.Picture(it.Images)
 			t.Emit(t.state.finish(where, it)...)
-			if run, prompt, _ := codexformat.ParseClientID(it.Client); it.Kind == codexformat.KindUser && t.Mine(run) {
+			if run, prompt, _ := codexformat.ParseClientID(it.Client); it.Kind == codexformat.KindUser && t.IsRun(run) {
 				t.Settle(&t.state.Expected, prompt, true)
 			}
 		}
 	case "item/agentMessage/delta", "item/plan/delta", "item/reasoning/textDelta":
-		if mine {
+		if own {
 			t.Emit(t.state.say(where, p.ItemID, p.Delta, 0)...)
 		}
 	case "item/reasoning/summaryTextDelta":
-		if mine {
+		if own {
 			t.Emit(t.state.say(where, p.ItemID, p.Delta, p.Part)...)
 		}
 	case "error":
-		if mine && p.Retry {
+		if own && p.Retry {
 			t.Emit(t.state.retry(where, codexformat.Problem(p.Error), l.Sent)...)
 		}
 	case "thread/tokenUsage/updated":
-		if mine {
+		if own {
 			t.used(p, at)
 		}
 	case "serverRequest/resolved":
@@ -261,8 +261,8 @@ func (t *translator) started(p codexformat.Params) {
 	} else if !t.state.Begun {
 		return // belongs to an earlier run
 	}
-	if this := (codexformat.Turn{Thread: p.Thread, ID: info.ID}); !slices.Contains(t.state.Turns, this) {
-		t.state.Turns = append(t.state.Turns[max(0, len(t.state.Turns)-ledger.Max):], this)
+	if turn := (codexformat.Turn{Thread: p.Thread, ID: info.ID}); !slices.Contains(t.state.Turns, turn) {
+		t.state.Turns = append(t.state.Turns[max(0, len(t.state.Turns)-ledger.Max):], turn)
 	}
 }
 
@@ -385,10 +385,10 @@ func (t *translator) forgetUsage() {
 
 // note reads a note of the bridge.
 func (t *translator) note(n stdio.Note, at time.Time) {
-	mine := t.Mine(n.RunID)
+	own := t.IsRun(n.RunID)
 	switch n.Type {
 	case stdio.NoteRun:
-		if !mine {
+		if !own {
 			return
 		}
 		var d codexformat.RunData
@@ -397,15 +397,15 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 		t.state.Root, t.state.Model = n.ID, codexformat.First(d.Model, t.state.Model)
 	case stdio.NoteKnown:
 		var d codexformat.KnownData
-		if codexformat.Lenient(n.Data, &d) && mine {
+		if codexformat.Lenient(n.Data, &d) && own {
 			t.end(verdictState(d), at)
 		}
 	case stdio.NoteFailed:
-		if mine {
+		if own {
 			t.end(verdictState{Outcome: session.OutcomeFailed, Reason: codexformat.Bounded(n.Message)}, at)
 		}
 	case stdio.NoteDeadline:
-		if mine {
+		if own {
 			var d codexformat.AskData
 			codexformat.Lenient(n.Data, &d)
 			t.state.Limit, t.state.Failure = codexformat.Bounded(n.Message), d.Failure
@@ -414,12 +414,12 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 	case stdio.NoteDied:
 		t.state.Died = codexformat.Bounded(n.Message)
 	case stdio.NoteDeclined:
-		if mine {
+		if own {
 			t.Settle(&t.state.Expected, n.ID, false)
 			t.settle(at)
 		}
 	case codexformat.NoteAborted:
-		t.state.Aborted = t.state.Aborted || mine
+		t.state.Aborted = t.state.Aborted || own
 	case codexformat.NoteAsked, codexformat.NoteAnswered:
 		t.Emit(t.state.question(n, at)...)
 	}
@@ -449,11 +449,11 @@ func crash(r agent.ExitReport, died string) string {
 	case r.Signal != "":
 		how = "Codex was ended by a signal: " + r.Signal
 	}
-	if said := strings.TrimSpace(r.Stderr); said != "" {
-		if over := len(said) - codexformat.MaxRaw; over > 0 {
-			said = said[over:]
+	if stderr := strings.TrimSpace(r.Stderr); stderr != "" {
+		if excess := len(stderr) - codexformat.MaxRaw; excess > 0 {
+			stderr = stderr[excess:]
 		}
-		how += "\n" + strings.ToValidUTF8(said, "")
+		how += "\n" + strings.ToValidUTF8(stderr, "")
 	}
 	return how
 }

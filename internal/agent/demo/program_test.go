@@ -71,7 +71,7 @@ func (s *stage) process(t *testing.T, stdin string) ([]string, int) {
 	if len(s.answers) > 0 {
 		r, w := io.Pipe()
 		defer w.Close() // never fails
-		in, p.Stdout = io.MultiReader(in, r), &listener{stage: s, heard: &stdout, stdin: w}
+		in, p.Stdout = io.MultiReader(in, r), &listener{stage: s, received: &stdout, stdin: w}
 	}
 	code := p.Run(append([]string{"--session", testSession}, permissionFlags(s.permissions)...), in)
 	return strings.Split(strings.TrimSuffix(stdout.String(), "\n"), "\n"), code
@@ -79,9 +79,9 @@ func (s *stage) process(t *testing.T, stdin string) ([]string, int) {
 
 // listener is a stdout that answers questions on stdin until the turn has ended.
 type listener struct {
-	stage *stage
-	heard io.Writer
-	stdin *io.PipeWriter
+	stage    *stage
+	received io.Writer
+	stdin    *io.PipeWriter
 }
 
 func (a *listener) Write(data []byte) (int, error) {
@@ -101,7 +101,7 @@ func (a *listener) Write(data []byte) (int, error) {
 			return 0, err
 		}
 	}
-	return a.heard.Write(data)
+	return a.received.Write(data)
 }
 
 // play runs one prompt in a new process and returns the journal of the run.

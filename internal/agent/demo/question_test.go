@@ -139,10 +139,10 @@ func (d *desk) prompt(t *testing.T, content string) *run {
 }
 
 // until reads frames until the condition holds.
-func (r *run) until(t *testing.T, so func() bool) {
+func (r *run) until(t *testing.T, reached func() bool) {
 	t.Helper()
 	deadline := time.After(waitLimit)
-	for !so() {
+	for !reached() {
 		var f agent.Frame
 		var ok bool
 		select {
@@ -357,7 +357,7 @@ func TestUserQuestionIsAsked(t *testing.T) {
 		Input: []byte(`{"question":"Which colour?","options":["Red","Blue"]}`), Title: "Which colour?",
 		Inquiries: []agent.InquiryItem{{Question: "Which colour?", Options: []agent.InquiryOption{{Label: "Red"}, {Label: "Blue"}}}},
 	}, q)
-	d.answer(t, q, agent.Answer{Decision: agent.DecisionOnce, Answers: question.SayEach(map[string]string{"Which colour?": "Green"})})
+	d.answer(t, q, agent.Answer{Decision: agent.DecisionOnce, Answers: question.TextEach(map[string]string{"Which colour?": "Green"})})
 	r.finish(t)
 	require.Equal(t, session.OutcomeCompleted, r.End.Outcome)
 	require.Equal(t, []string{q.ID}, r.Resolved)
@@ -369,7 +369,7 @@ func TestUserQuestionIsAsked(t *testing.T) {
 	require.Equal(t, conversation.Failed, no.only(t, conversation.ToolUse).Status)
 	require.Equal(t, "well then", no.only(t, conversation.AssistantText).Content)
 
-	sub := d.turn(t, "subagent bob: ask: Who?", agent.Answer{Decision: agent.DecisionOnce, Answers: question.SayEach(map[string]string{"Who?": "Bob"})})
+	sub := d.turn(t, "subagent bob: ask: Who?", agent.Answer{Decision: agent.DecisionOnce, Answers: question.TextEach(map[string]string{"Who?": "Bob"})})
 	require.Equal(t, `"Bob"`, string(sub.only(t, conversation.ToolResult).Output))
 	d.stop(t)
 	d.agree(t)
@@ -420,7 +420,7 @@ func TestInterruptEndsWaitingTurn(t *testing.T) {
 			require.Empty(t, r.of(conversation.AssistantText))
 			late := agent.Answer{Decision: agent.DecisionOnce}
 			if q.Kind == agent.Inquiry {
-				late.Answers = question.SayEach(map[string]string{"Well?": "Yes"})
+				late.Answers = question.TextEach(map[string]string{"Well?": "Yes"})
 			}
 			d.answer(t, q, late)
 			d.turn(t, "write g: usable", once)
@@ -464,7 +464,7 @@ func TestInvalidAnswersAreRefused(t *testing.T) {
 	t.Parallel()
 	asked := agent.Question{ID: "q", Kind: agent.Permission, ToolName: "shell"}
 	inquiry := agent.Question{ID: "q", Kind: agent.Inquiry, Inquiries: []agent.InquiryItem{{Question: "Well?"}}}
-	said := question.SayEach(map[string]string{"Well?": "Yes"})
+	said := question.TextEach(map[string]string{"Well?": "Yes"})
 	for _, c := range []struct {
 		question agent.Question
 		answer   agent.Answer
@@ -482,7 +482,7 @@ func TestInvalidAnswersAreRefused(t *testing.T) {
 		{inquiry, rejected, true},
 		{inquiry, once, false},
 		{inquiry, agent.Answer{Decision: agent.DecisionAlways, Answers: said}, false},
-		{inquiry, agent.Answer{Decision: agent.DecisionOnce, Answers: question.SayEach(map[string]string{"Well?": "Yes", "Who?": "Me"})}, false},
+		{inquiry, agent.Answer{Decision: agent.DecisionOnce, Answers: question.TextEach(map[string]string{"Well?": "Yes", "Who?": "Me"})}, false},
 	} {
 		data, err := demo.New().Answer(c.question, c.answer)
 		if !c.fits {

@@ -101,7 +101,7 @@ func (t *translator) stdout(f agent.Frame) {
 	switch {
 	case !ok:
 		t.Unparsed(f, bounded(f.Data))
-	case l.RunID == "" || t.Mine(l.RunID): // otherwise it belongs to an earlier turn
+	case l.RunID == "" || t.IsRun(l.RunID): // otherwise it belongs to an earlier turn
 		t.read(l, f.At)
 	}
 }

@@ -33,7 +33,7 @@ func TestContinuesFromAnyStateWithSameEvents(t *testing.T) {
 		{Decision: agent.DecisionSession},
 		{Decision: agent.DecisionOnce},
 		{Decision: agent.DecisionReject},
-		{Decision: agent.DecisionOnce, Answers: question.SayEach(map[string]string{"well?": "yes"})},
+		{Decision: agent.DecisionOnce, Answers: question.TextEach(map[string]string{"well?": "yes"})},
 	}
 	fs := stage.play(t, "r1", everything)
 	require.Empty(t, stage.answers)

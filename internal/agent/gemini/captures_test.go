@@ -36,7 +36,7 @@ func TestCaptures(t *testing.T) {
 		if strings.HasSuffix(name, "load") || strings.HasSuffix(name, "resume") {
 			return // several streams of one session, which repeat its past
 		}
-		require.Empty(t, cmp.Diff(said(parsed), said(streamed)), "- parsed, + streamed")
+		require.Empty(t, cmp.Diff(sharedContent(parsed), sharedContent(streamed)), "- parsed, + streamed")
 	})
 }
 
@@ -54,9 +54,9 @@ func withoutAborted(c conversation.Conversation, name string) conversation.Conve
 	return c
 }
 
-// said returns the content that a stream without the bridge has in common with its transcript: the
-// answers, and the calls with their results.
-func said(c conversation.Conversation) []string {
+// sharedContent returns the content that a stream without the bridge has in common with its
+// transcript: the answers, and the calls with their results.
+func sharedContent(c conversation.Conversation) []string {
 	var out []string
 	for _, b := range c.Threads[0].Blocks {
 		switch {

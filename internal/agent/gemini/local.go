@@ -140,8 +140,8 @@ func (l local) Pack(_ context.Context, dir, id string) (agent.Moved, error) {
 	notes := m.Notes(id)
 	for _, f := range files[1:] {
 		subagent := strings.TrimSuffix(filepath.Base(f.Path), ".jsonl")
-		_, said := geminiformat.ReadChat(agent.WholeLines(f.Data))
-		for _, n := range said.Notes(id)[1:] {
+		_, chat := geminiformat.ReadChat(agent.WholeLines(f.Data))
+		for _, n := range chat.Notes(id)[1:] {
 			n.ID = subagent
 			notes = append(notes, n)
 		}

@@ -165,13 +165,13 @@ func (r *reader) record(conv string, rec geminiformat.Record, at time.Time) []co
 
 // notice reads a message that the program has shown in its terminal.
 func (r *reader) notice(conv string, rec geminiformat.Record, at time.Time) []conversation.Event {
-	said := geminiformat.Words(rec.Content)
-	if said == "" || rec.ID == "" || !r.once("record/"+conv+"/"+rec.ID) {
+	text := geminiformat.Words(rec.Content)
+	if text == "" || rec.ID == "" || !r.once("record/"+conv+"/"+rec.ID) {
 		return nil
 	}
 	return ledger.Whole(conv, conversation.Block{
 		ID: rec.ID, Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
-		Subtype: rec.Type, Message: geminiformat.Bounded(said),
+		Subtype: rec.Type, Message: geminiformat.Bounded(text),
 	}, at)
 }
 
@@ -193,24 +193,24 @@ func (r *reader) user(conv string, rec geminiformat.Record, at time.Time) []conv
 		}
 		return append(events, results...)
 	}
-	said := rec.Text()
+	text := rec.Text()
 	switch {
-	case said == "", rec.ID == "":
+	case text == "", rec.ID == "":
 		return nil
 	case conv == conversation.Main && r.Prompted:
 		r.Prompted = false
 		return nil
 	case !r.once("record/" + conv + "/" + rec.ID):
 		return nil
-	case conv == conversation.Main && r.Run != "", strings.HasPrefix(said, reminderTag):
+	case conv == conversation.Main && r.Run != "", strings.HasPrefix(text, reminderTag):
 		// Sent by the program in the user's name: that it is in a loop, or should continue.
 		return ledger.Whole(conv, conversation.Block{
 			ID: rec.ID, Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
-			Subtype: "reminder", Message: geminiformat.Bounded(said),
+			Subtype: "reminder", Message: geminiformat.Bounded(text),
 		}, at)
 	}
 	return ledger.Whole(conv, conversation.Block{
-		ID: rec.ID, Type: conversation.UserMessage, Status: conversation.Complete, CreatedAt: at, Content: said,
+		ID: rec.ID, Type: conversation.UserMessage, Status: conversation.Complete, CreatedAt: at, Content: text,
 	}, at)
 }
 

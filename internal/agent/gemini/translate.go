@@ -141,12 +141,12 @@ func (t *translator) question(m message, u geminiformat.Update) {
 func (t *translator) note(n stdio.Note, at time.Time) {
 	switch n.Type {
 	case geminiformat.NotePrompt:
-		if !t.Mine(n.RunID) {
+		if !t.IsRun(n.RunID) {
 			return
 		}
 		t.state.Begun = true
 	case stdio.NoteKnown, geminiformat.NoteEnd:
-		if !t.Mine(n.RunID) {
+		if !t.IsRun(n.RunID) {
 			return
 		}
 		var d geminiformat.EndNote

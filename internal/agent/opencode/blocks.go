@@ -36,9 +36,9 @@ type openMessage struct {
 	// Failed: the agent has reported an error. Reported: the error has been shown.
 	Failed   bool `json:"failed,omitempty"`
 	Reported bool `json:"told,omitempty"`
-	// Over is set once the agent has reported the end of the message. Some of its parts may still
+	// Ended is set once the agent has reported the end of the message. Some of its parts may still
 	// be missing.
-	Over bool `json:"over,omitempty"`
+	Ended bool `json:"over,omitempty"`
 	// Last is the id of its newest part.
 	Last string `json:"last,omitempty"`
 }
@@ -90,7 +90,7 @@ func (w *work) newest(where string) *openMessage {
 // writing reports whether an answer of the main conversation is in progress.
 func (w *work) writing() bool {
 	return slices.ContainsFunc(w.Messages, func(m *openMessage) bool {
-		return !m.User && !m.Over && m.Conversation == conversation.Main
+		return !m.User && !m.Ended && m.Conversation == conversation.Main
 	})
 }
 
@@ -98,7 +98,7 @@ func (w *work) writing() bool {
 func (w *work) begin(m *openMessage) {
 	if len(w.Messages) >= maxMessages {
 		i := slices.IndexFunc(w.Messages, func(x *openMessage) bool {
-			return (x.Over || x.User) && !slices.ContainsFunc(w.Open, func(o *openBlock) bool { return o.Message == x.ID })
+			return (x.Ended || x.User) && !slices.ContainsFunc(w.Open, func(o *openBlock) bool { return o.Message == x.ID })
 		})
 		w.Messages = slices.Delete(w.Messages, max(0, i), max(0, i)+1)
 	}
@@ -145,7 +145,7 @@ func (o *openBlock) Closed(status conversation.BlockStatus, at time.Time) conver
 	}
 	b := o.Block
 	if len(o.Text) > 0 {
-		say(&b, string(o.Text))
+		setText(&b, string(o.Text))
 	}
 	b.Status = status
 	return ledger.Complete(o.Conversation, b, at)

@@ -304,7 +304,7 @@ func appendBlocks(m *opencodeformat.Exported, out []conversation.Block) []conver
 		}
 		b := headOf(p, &m.Info)
 		if p.Type != partTool {
-			say(&b, p.Text)
+			setText(&b, p.Text)
 			b.Status = conversation.Complete
 			last := i == len(m.Parts)-1
 			if !m.Info.FromUser() && (!isEnded(p) || last && m.Info.Error != nil) {
@@ -314,8 +314,8 @@ func appendBlocks(m *opencodeformat.Exported, out []conversation.Block) []conver
 			continue
 		}
 		setCall(p, &b)
-		status, over := callOutcome(p.State)
-		if !over {
+		status, ended := callOutcome(p.State)
+		if !ended {
 			b.Status = conversation.Aborted
 			out = append(out, b)
 			continue

@@ -79,8 +79,8 @@ func begunAt(p *opencodeformat.Part, m *opencodeformat.Message) time.Time {
 	return opencodeformat.IdTime(p.ID, createdAt(m))
 }
 
-// say sets the text of a block.
-func say(b *conversation.Block, text string) {
+// setText sets the text of a block.
+func setText(b *conversation.Block, text string) {
 	if b.Type == conversation.System {
 		b.Message = text
 		return
@@ -133,14 +133,14 @@ func callOutcome(s *opencodeformat.ToolState) (conversation.BlockStatus, bool) {
 // resultOf returns the block with the result of a call that has ended. The result of an aborted
 // call is its output so far.
 func resultOf(p *opencodeformat.Part, b conversation.Block, status conversation.BlockStatus, images []conversation.ImageData) conversation.Block {
-	said := p.State.Output
+	text := p.State.Output
 	if p.State.Status == callError {
-		said = p.State.Error
+		text = p.State.Error
 		if printed := rawText(metadataOf(p.State).Output); status == conversation.Aborted && printed != "" {
-			said = printed
+			text = printed
 		}
 	}
-	output, err := json.Marshal(said)
+	output, err := json.Marshal(text)
 	if err != nil {
 		output = nil // strings can always be encoded
 	}

@@ -239,7 +239,7 @@ func (r *recording) updated(e partEvent, at time.Time) {
 		return
 	}
 	if m.User && slices.ContainsFunc(r.state.Messages, func(x *openMessage) bool {
-		return x.Conversation == m.Conversation && !x.User && !x.Over && x.ID < m.ID
+		return x.Conversation == m.Conversation && !x.User && !x.Ended && x.ID < m.ID
 	}) {
 		r.progressed(at)
 		r.past.held = append(r.past.held, heldPart{m, e.Part})

@@ -266,7 +266,7 @@ func (t *translator) changed(m *openMessage, in *opencodeformat.Message, at time
 	}
 	if in.Time.Completed != 0 {
 		t.Emit(t.state.settle(m, m.fate(), at)...)
-		m.Over = true
+		m.Ended = true
 	}
 }
 
@@ -329,7 +329,7 @@ func (t *translator) part(m *openMessage, p *opencodeformat.Part, at time.Time) 
 	case m.User:
 		b := headOf(p, native)
 		b.Status = conversation.Complete
-		say(&b, p.Text)
+		setText(&b, p.Text)
 		t.Emit(ledger.Whole(m.Conversation, t.signed(b, m), at)...)
 	case isText(p):
 		t.text(m, native, p, o, at)
@@ -365,7 +365,7 @@ func (t *translator) text(m *openMessage, native *opencodeformat.Message, p *ope
 		return
 	}
 	b := o.Block
-	say(&b, p.Text)
+	setText(&b, p.Text)
 	b.Status = conversation.Complete
 	t.Emit(t.state.Settle(o, b, at))
 }
@@ -408,8 +408,8 @@ func (t *translator) call(m *openMessage, native *opencodeformat.Message, p *ope
 	now := headOf(p, native) // a call of an unknown tool gets another name
 	setCall(p, &now)
 	result := t.state.Find(resultID(p.ID))
-	status, over := callOutcome(p.State)
-	if !over {
+	status, ended := callOutcome(p.State)
+	if !ended {
 		if p.State.Status == callRunning {
 			t.running(o, now, at)
 		}

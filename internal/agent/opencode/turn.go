@@ -28,14 +28,14 @@ type turn struct {
 	Errored *opencodeformat.EndNote `json:"errored,omitempty"`
 	Verdict *opencodeformat.EndNote `json:"verdict,omitempty"`
 	Ended   bool                    `json:"ended,omitempty"`
-	// Over is the end of the turn, which takes effect once the added prompts that were not accepted
+	// End is the end of the turn, which takes effect once the added prompts that were not accepted
 	// are declined.
-	Over *opencodeformat.EndNote `json:"over,omitempty"`
+	End *opencodeformat.EndNote `json:"over,omitempty"`
 }
 
 // note reads a note of the bridge. It ignores notes about other runs.
 func (t *translator) note(n stdio.Note, at time.Time) {
-	if n.RunID != "" && !t.Mine(n.RunID) {
+	if n.RunID != "" && !t.IsRun(n.RunID) {
 		return
 	}
 	switch n.Type {
@@ -59,7 +59,7 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 		if json.Unmarshal(n.Data, &data) != nil {
 			return
 		}
-		t.state.Over = new(t.verdict(data))
+		t.state.End = new(t.verdict(data))
 		t.settle(at)
 	case stdio.NoteDeclined:
 		t.Settle(&t.state.Expected, opencodeformat.SteerMark(t.Run.RunID, n.ID), false)
@@ -69,8 +69,8 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 
 // settle ends the turn once its outcome is known and no added prompt is pending.
 func (t *translator) settle(at time.Time) {
-	if t.state.Over != nil && !t.state.Expected.Wait() {
-		t.end(*t.state.Over, at)
+	if t.state.End != nil && !t.state.Expected.Wait() {
+		t.end(*t.state.End, at)
 	}
 }
 

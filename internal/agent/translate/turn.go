@@ -94,8 +94,8 @@ func (t *Turn) Unparsed(f agent.Frame, line string) {
 	}, f.At)...)
 }
 
-// Mine reports whether a line with a run id belongs to this turn.
-func (t *Turn) Mine(runID string) bool { return t.Run.RunID == "" || runID == t.Run.RunID }
+// IsRun reports whether a line with a run id belongs to this turn.
+func (t *Turn) IsRun(runID string) bool { return t.Run.RunID == "" || runID == t.Run.RunID }
 
 // Ask adds a question, unless it is already waiting.
 func (t *Turn) Ask(waiting *[]string, q agent.Question) {

@@ -49,7 +49,7 @@ func EndLeftovers(ctx context.Context, runDir string, logger *slog.Logger) error
 
 // end stops the recorded process if it is there, and waits for it.
 func (r record) end(ctx context.Context) error {
-	return EndProcess(ctx, r.PID, syscall.Signal(r.StopSignal), r.there)
+	return EndProcess(ctx, r.PID, syscall.Signal(r.StopSignal), r.exists)
 }
 
 // EndProcess asks a process that is not a child of this one to end, kills it with its group if it

@@ -33,12 +33,12 @@ type logFile struct {
 	severity func(line []byte) slog.Level
 	echo     func(level slog.Level, line []byte)
 
-	mu        sync.Mutex
-	file      *os.File
-	size      int64  // bytes written to file
-	limit     int64  // maxLogBytes
-	last      string // last line since the last reset, if not empty
-	lastGrave string // last line that was an error
+	mu            sync.Mutex
+	file          *os.File
+	size          int64  // bytes written to file
+	limit         int64  // maxLogBytes
+	last          string // last line since the last reset, if not empty
+	lastErrorLine string // last line that was an error
 }
 
 // openLog starts a new log and renames those of earlier runs.
@@ -94,7 +94,7 @@ func (l *logFile) add(line []byte) {
 	if len(bytes.TrimSpace(line)) > 0 {
 		l.last = string(line)
 		if level >= slog.LevelError {
-			l.lastGrave = l.last
+			l.lastErrorLine = l.last
 		}
 	}
 	l.mu.Unlock()
@@ -115,15 +115,15 @@ func (l *logFile) write(line []byte) {
 func (l *logFile) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.last, l.lastGrave = "", ""
+	l.last, l.lastErrorLine = "", ""
 }
 
 // lastWords returns the line that most likely explains why the child ended, "" without output.
 func (l *logFile) lastWords() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.lastGrave != "" {
-		return plain([]byte(l.lastGrave))
+	if l.lastErrorLine != "" {
+		return plain([]byte(l.lastErrorLine))
 	}
 	return plain([]byte(l.last))
 }

@@ -57,10 +57,10 @@ func (r record) running() bool {
 	return err == nil && now == r
 }
 
-// there reports whether the recorded process, and no other, is running or about to end. An ending
+// exists reports whether the recorded process, and no other, is running or about to end. An ending
 // process no longer has an executable, but still has its files, including the ports that it listens
 // on.
-func (r record) there() bool {
+func (r record) exists() bool {
 	now, err := startOf(r.PID, syscall.Signal(r.StopSignal))
 	if err != nil {
 		return false

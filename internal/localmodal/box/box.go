@@ -144,7 +144,7 @@ func (b *Box) launch(ctx context.Context, root wire.RootSpec, own, blocked bool)
 	if err != nil {
 		return err
 	}
-	mounts, err := b.rt.pickUp(&root)
+	mounts, err := b.rt.openMounts(&root)
 	if err != nil {
 		return errors.Join(err, conn.Close(), remote.Close())
 	}

@@ -168,21 +168,21 @@ func makeUnified(dir, name string) error {
 	if err := unix.Access(filepath.Join(dir, "cgroup.procs"), unix.W_OK); err != nil {
 		return &fs.PathError{Op: "access", Path: filepath.Join(dir, "cgroup.procs"), Err: err}
 	}
-	if err := handDown(dir); err != nil {
+	if err := delegate(dir); err != nil {
 		return err
 	}
 	group := filepath.Join(dir, name)
 	if err := os.Mkdir(group, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := handDown(group); err != nil {
+	if err := delegate(group); err != nil {
 		return errors.Join(err, os.Remove(group))
 	}
 	return nil
 }
 
-// handDown enables the controllers in the groups below a group.
-func handDown(group string) error {
+// delegate enables the controllers in the groups below a group.
+func delegate(group string) error {
 	file := filepath.Join(group, "cgroup.subtree_control")
 	have, err := os.ReadFile(file)
 	if err != nil {

@@ -81,9 +81,9 @@ func (a *cpuAccount) used(root int, family []int, processes map[int]hostProcess)
 	return max(own, 0) + max(children-gone, 0)
 }
 
-// owe adds the time used in a period, with a limit in CPUs, and returns how long the box must
+// charge adds the time used in a period, with a limit in CPUs, and returns how long the box must
 // pause.
-func (a *cpuAccount) owe(used, passed time.Duration, limit float64) time.Duration {
+func (a *cpuAccount) charge(used, passed time.Duration, limit float64) time.Duration {
 	a.debt = max(a.debt+used-portion(passed, limit), -portion(cpuBurst, limit))
 	if a.debt <= 0 {
 		return 0
@@ -121,19 +121,19 @@ func (w *watchdog) lookAtCPU(all []*watched, processes map[int]hostProcess, fami
 		used[i] = s.cpu.used(s.box.PID(), families[s.box.PID()], processes)
 		rates[i] = used[i].Seconds() / passed.Seconds()
 	}
-	share, together := fairShare(rates, most), 0.0
+	share, total := fairShare(rates, most), 0.0
 	for _, rate := range rates {
-		together += rate
+		total += rate
 	}
 	for i, s := range all {
 		limit := most
 		if s.box.limits.CPUs > 0 {
 			limit = min(limit, s.box.limits.CPUs)
 		}
-		if together > most {
+		if total > most {
 			limit = min(limit, share)
 		}
-		if pause := s.cpu.owe(used[i], passed, limit); pause > 0 {
+		if pause := s.cpu.charge(used[i], passed, limit); pause > 0 {
 			w.pause(s, pause)
 		}
 	}
@@ -173,11 +173,11 @@ func (b *Box) pause(d time.Duration, stop <-chan struct{}) error {
 	case <-b.resume: // discard an old request
 	default:
 	}
-	over := time.NewTimer(d)
-	defer over.Stop()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	err := b.whileFrozen(func() error {
 		select {
-		case <-over.C:
+		case <-timer.C:
 		case <-b.resume:
 		case <-stop:
 		case <-b.Gone():

@@ -91,10 +91,10 @@ func TestSandboxesShareTotalLimits(t *testing.T) {
 	require.InDelta(t, 0.75, fairShare([]float64{1, 1}, 1.5), 0.001)
 	require.InDelta(t, 1.3, fairShare([]float64{0.2, 1.8}, 1.5), 0.001, "one gets the time that the other leaves unused")
 	var a cpuAccount
-	require.Zero(t, a.owe(0, time.Second, 0.5))
-	require.Zero(t, a.owe(700*time.Millisecond, time.Second, 0.5), "saved up")
-	require.Equal(t, time.Second, a.owe(time.Second+50*time.Millisecond, time.Second, 0.5).Round(200*time.Millisecond))
-	require.Equal(t, maxPause, a.owe(time.Hour, time.Second, 0.5))
+	require.Zero(t, a.charge(0, time.Second, 0.5))
+	require.Zero(t, a.charge(700*time.Millisecond, time.Second, 0.5), "saved up")
+	require.Equal(t, time.Second, a.charge(time.Second+50*time.Millisecond, time.Second, 0.5).Round(200*time.Millisecond))
+	require.Equal(t, maxPause, a.charge(time.Hour, time.Second, 0.5))
 }
 
 // Processes that send each other SIGCONT are stopped nevertheless.

@@ -18,9 +18,9 @@ import (
 // server creates all mounts for init and passes them to it.
 func (r *Runtime) confined() bool { return r.isolation == Namespaces && r.ids.count > 0 }
 
-// pickUp creates the mounts that init cannot create itself, and refers to them in root by the
+// openMounts creates the mounts that init cannot create itself, and refers to them in root by the
 // descriptors that init inherits.
-func (r *Runtime) pickUp(root *wire.RootSpec) (files []*os.File, err error) {
+func (r *Runtime) openMounts(root *wire.RootSpec) (files []*os.File, err error) {
 	if !r.confined() {
 		return nil, nil
 	}
@@ -30,7 +30,7 @@ func (r *Runtime) pickUp(root *wire.RootSpec) (files []*os.File, err error) {
 		}
 	}()
 	hand := func(m wire.Mount, idmap int) (fd int, isDir bool, err error) {
-		t, err := hostmount.PickUp(m, idmap)
+		t, err := hostmount.Clone(m, idmap)
 		if err != nil {
 			return 0, false, err
 		}
@@ -61,8 +61,9 @@ func (r *Runtime) pickUp(root *wire.RootSpec) (files []*os.File, err error) {
 	return files, nil
 }
 
-// idmapOf returns the user namespace whose ids a mount must show, -1 for none. Programs belong to
-// the machine's root, which sandboxes would otherwise see as the user nobody.
+// idmapOf returns the user namespace to whose ids the owners of a mount's files are mapped, -1 for
+// none. Without the mapping, programs that belong to the machine's root would appear to belong to
+// the user nobody.
 func (r *Runtime) idmapOf(m wire.Mount) int {
 	if r.idmap == nil || !m.ReadOnly || !r.mappable[m.Source] {
 		return -1
@@ -85,7 +86,7 @@ func (r *Runtime) findMappable() error {
 	}
 	r.mappable = map[string]bool{}
 	for _, m := range r.hostMounts {
-		t, err := hostmount.PickUp(m, int(r.idmap.Fd()))
+		t, err := hostmount.Clone(m, int(r.idmap.Fd()))
 		if err != nil {
 			continue // sandboxes see their files without a known owner
 		}

@@ -88,8 +88,8 @@ func readMachineMemory() (machineMemory, error) {
 
 // memoryAccount records the memory of a box. Only the watchdog's goroutine uses it.
 type memoryAccount struct {
-	used int64     // as of the last check
-	over time.Time // since when it exceeds the limit; zero if it does not
+	used          int64     // as of the last check
+	exceededSince time.Time // since when it exceeds the limit; zero if it does not
 
 	files   memoryFiles // as of the last count
 	counted time.Time   // when
@@ -130,7 +130,7 @@ func (w *watchdog) lookAtMemory(all []*watched, processes map[int]hostProcess, f
 			resident += processes[pid].resident
 		}
 		left := limit - resident - a.files.bytes
-		again := short || !a.over.IsZero() // the decision may be based on old data
+		again := short || !a.exceededSince.IsZero() // the decision may be based on old data
 		if again && now.Sub(a.counted) >= growingShare*a.took || a.isTime(machine, left, machine.available-reserve, now) {
 			if why := w.countMemory(s, family, machine, now); why != nil {
 				w.end(s, why)
@@ -143,10 +143,10 @@ func (w *watchdog) lookAtMemory(all []*watched, processes map[int]hostProcess, f
 		}
 		switch {
 		case a.used <= limit:
-			a.over = time.Time{}
-		case a.over.IsZero():
-			a.over = now
-		case now.Sub(a.over) >= memoryTime:
+			a.exceededSince = time.Time{}
+		case a.exceededSince.IsZero():
+			a.exceededSince = now
+		case now.Sub(a.exceededSince) >= memoryTime:
 			w.end(s, &ExceededError{Memory, fmt.Sprintf("the sandbox has used %s of memory for %v, %s of it in files in memory; its limit is %s",
 				mib(a.used), memoryTime, mib(a.files.bytes), mib(limit))})
 		}

@@ -203,7 +203,7 @@ func (p *initProcess) isolate(spec wire.RootSpec) error {
 // sandbox: if it belongs to their user, it must not be writable.
 func openSelf() (uintptr, error) {
 	if path, err := os.Readlink(self); err == nil {
-		if t, err := hostmount.PickUp(wire.Mount{Source: path, ReadOnly: true}, -1); err == nil {
+		if t, err := hostmount.Clone(wire.Mount{Source: path, ReadOnly: true}, -1); err == nil {
 			return uintptr(t.FD), nil
 		}
 	}

@@ -41,7 +41,7 @@ func buildRoot(spec wire.RootSpec) error {
 	if spec.Level != wire.LevelNamespaces { // we see the machine's processes
 		mounts = append([]wire.Mount{{Source: "/proc", Target: "/proc"}}, mounts...)
 	}
-	trees, err := pickUp(mounts)
+	trees, err := openTrees(mounts)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func buildRoot(spec wire.RootSpec) error {
 		}
 	}
 	for _, t := range trees {
-		if err := t.putDown(); err != nil {
+		if err := t.attach(); err != nil {
 			return err
 		}
 	}
@@ -109,7 +109,7 @@ func openPlaces(spec wire.RootSpec) (layers, box string, err error) {
 		if err := os.Mkdir(at, 0o700); err != nil {
 			return "", "", fmt.Errorf("make stage: %w", err)
 		}
-		if err := (tree{Tree: hostmount.Tree{FD: place.FD, IsDir: true}, target: at}).putDown(); err != nil {
+		if err := (tree{Tree: hostmount.Tree{FD: place.FD, IsDir: true}, target: at}).attach(); err != nil {
 			return "", "", err
 		}
 	}
@@ -144,7 +144,7 @@ func mountOverlay(o wire.Overlay, box string) (tree, error) {
 	if err := os.Mkdir(at, 0o700); err != nil {
 		return tree{}, err
 	}
-	if err := (tree{Tree: hostmount.Tree{FD: o.FD, IsDir: true}, target: lower}).putDown(); err != nil {
+	if err := (tree{Tree: hostmount.Tree{FD: o.FD, IsDir: true}, target: lower}).attach(); err != nil {
 		return tree{}, err
 	}
 	changes := filepath.Join(box, "changes", o.Name)
@@ -195,7 +195,7 @@ func dropOldRoot(old int) error {
 	return nil
 }
 
-func pickUp(mounts []wire.Mount) ([]tree, error) {
+func openTrees(mounts []wire.Mount) ([]tree, error) {
 	all := make([]wire.Mount, 0, len(devices)+len(mounts))
 	for _, d := range devices {
 		all = append(all, wire.Mount{Source: "/dev/" + d, Target: "/dev/" + d})
@@ -206,7 +206,7 @@ func pickUp(mounts []wire.Mount) ([]tree, error) {
 		picked := hostmount.Tree{FD: m.FD, IsDir: m.IsDir}
 		if m.FD == 0 {
 			var err error
-			if picked, err = hostmount.PickUp(m, -1); err != nil {
+			if picked, err = hostmount.Clone(m, -1); err != nil {
 				return nil, fmt.Errorf("mount %s: %w", m.Target, err)
 			}
 		}
@@ -215,7 +215,7 @@ func pickUp(mounts []wire.Mount) ([]tree, error) {
 	return trees, nil
 }
 
-func (t tree) putDown() error {
+func (t tree) attach() error {
 	if err := mountPoint(t.target, t.IsDir); err != nil {
 		return fmt.Errorf("mount %s: %w", t.target, err)
 	}

@@ -17,9 +17,9 @@ type Tree struct {
 	IsDir bool
 }
 
-// PickUp copies the mount of m's source. idmap, if not negative, is a user namespace to whose ids
+// Clone copies the mount of m's source. idmap, if not negative, is a user namespace to whose ids
 // the files' owners are mapped.
-func PickUp(m wire.Mount, idmap int) (Tree, error) {
+func Clone(m wire.Mount, idmap int) (Tree, error) {
 	source, err := open(m)
 	if err != nil {
 		return Tree{FD: -1}, err

@@ -53,7 +53,7 @@ func (n *Network) Open() int {
 }
 
 // RoomyConnections is the number of connections with large buffers.
-const RoomyConnections = roomyConnections
+const RoomyConnections = manyConnections
 
 // BufferBytes is the capacity of the buffers of the open connections.
 func (n *Network) BufferBytes() (bytes int64) {

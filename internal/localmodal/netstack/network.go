@@ -40,11 +40,11 @@ const (
 	timeWait = 200 * time.Millisecond
 	// bufferSize is a multiple of the data in flight on the short path to the sandbox.
 	bufferSize = 256 << 10
-	// Beyond roomyConnections, new connections of a sandbox have smaller buffers, to limit its
+	// Beyond manyConnections, new connections of a sandbox have smaller buffers, to limit its
 	// share of this process's memory.
-	roomyConnections = 64
-	crowdedBuffer    = 32 << 10
-	crowdedChunk     = 8 << 10
+	manyConnections = 64
+	crowdedBuffer   = 32 << 10
+	crowdedChunk    = 8 << 10
 )
 
 const nic tcpip.NICID = 1
@@ -210,7 +210,7 @@ func (n *Network) beginConnection() bool {
 func (n *Network) crowded() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.connections > roomyConnections
+	return n.connections > manyConnections
 }
 
 func (n *Network) endConnection() {

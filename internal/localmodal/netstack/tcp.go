@@ -153,12 +153,12 @@ func pump(to stream, from io.Reader, used func(), pool *sync.Pool) error {
 // awaitEnd returns when the endpoint has no data any more: the sandbox has acknowledged all of it,
 // or its connection was reset because it did not.
 func awaitEnd(endpoint tcpip.Endpoint) {
-	over := func() bool {
+	closed := func() bool {
 		state := tcp.EndpointState(endpoint.State())
 		return state == tcp.StateClose || state == tcp.StateError
 	}
 	pause, deadline := time.Millisecond, time.Now().Add(lingering)
-	for !over() {
+	for !closed() {
 		if time.Now().After(deadline) {
 			endpoint.Abort()
 			return

@@ -14,7 +14,7 @@ const maxScripts = 4
 // Script returns the program that the kernel would execute: the one at outside or, if that is a
 // script, its interpreter, with the words that replace the first argument. inside is the name by
 // which the program was called.
-func (v *View) Script(outside, inside string, who Process) (string, []string, error) {
+func (v *View) Script(outside, inside string, process Process) (string, []string, error) {
 	var words []string
 	for range maxScripts + 1 {
 		line, ok := hashbang(outside)
@@ -32,7 +32,7 @@ func (v *View) Script(outside, inside string, who Process) (string, []string, er
 		if !path.IsAbs(interpreter) {
 			return outside, nil, nil // rare enough to be left to the kernel
 		}
-		place, err := v.Resolve(interpreter, true, who)
+		place, err := v.Resolve(interpreter, true, process)
 		if err != nil {
 			return "", nil, err
 		}

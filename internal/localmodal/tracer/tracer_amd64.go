@@ -30,7 +30,7 @@ type Tracer struct {
 	commands chan func()
 	events   chan struct{} // a process has an event
 	handled  chan struct{} // the event has been handled
-	born     chan struct{} // there is a process to wait for
+	newTask  chan struct{} // there is a process to wait for
 
 	// Used only by the tracer's thread.
 	tasks   map[int]*task
@@ -68,7 +68,7 @@ const (
 func New(view *View, ended Ended) (*Tracer, error) {
 	t := &Tracer{
 		view: view, ended: ended, tasks: map[int]*task{},
-		commands: make(chan func()), events: make(chan struct{}), handled: make(chan struct{}), born: make(chan struct{}, 1),
+		commands: make(chan func()), events: make(chan struct{}), handled: make(chan struct{}), newTask: make(chan struct{}, 1),
 	}
 	go t.loop()
 	go t.wait()
@@ -85,7 +85,7 @@ func (t *Tracer) wait() {
 			t.events <- struct{}{}
 			<-t.handled
 		case errors.Is(err, unix.ECHILD):
-			<-t.born
+			<-t.newTask
 		}
 	}
 }
@@ -158,7 +158,7 @@ func (t *Tracer) start(path string, args []string, attr *syscall.ProcAttr) (int,
 		return 0, fmt.Errorf("exec %s: %w", path, err)
 	}
 	select {
-	case t.born <- struct{}{}:
+	case t.newTask <- struct{}{}:
 	default:
 	}
 	if err := adopt(pid); err != nil {
@@ -300,7 +300,7 @@ func (t *Tracer) event(pid int, status unix.WaitStatus) {
 		t.callMade(k)
 	case unix.PTRACE_EVENT_FORK, unix.PTRACE_EVENT_VFORK, unix.PTRACE_EVENT_CLONE:
 		k.vforked = uint32(status)>>16 == unix.PTRACE_EVENT_VFORK
-		t.bear(k)
+		t.addChild(k)
 		t.resume(k, 0)
 	case unix.PTRACE_EVENT_VFORK_DONE:
 		k.vforked = false
@@ -338,8 +338,8 @@ const (
 	cloneVM     = 0x100
 )
 
-// bear starts tracking the child that a thread has created.
-func (t *Tracer) bear(k *task) {
+// addChild starts tracking the child that a thread has created.
+func (t *Tracer) addChild(k *task) {
 	message, err := unix.PtraceGetEventMsg(k.tid)
 	if err != nil {
 		return // it was killed, and the child will be handled as one that stopped early

@@ -127,14 +127,14 @@ type Place struct {
 // Resolve resolves an absolute path of the view, link by link, like the kernel would if the view
 // were the root. It follows a link in the last component if follow is set. A missing file keeps its
 // place, so that the kernel reports the right error.
-func (v *View) Resolve(p string, follow bool, who Process) (Place, error) {
+func (v *View) Resolve(p string, follow bool, process Process) (Place, error) {
 	if rest, ok := below(p, v.tree); ok { // a visible outside path
 		p = "/" + rest
 	} else if rest, ok := below(p, v.short); ok && v.short != "" {
 		p = "/" + rest
 	}
 	slash := strings.HasSuffix(p, "/") && strings.Trim(p, "/") != ""
-	w := walk{view: v, who: who, at: "/", rest: strings.Split(p, "/"), follow: follow || slash}
+	w := walk{view: v, who: process, at: "/", rest: strings.Split(p, "/"), follow: follow || slash}
 	place, err := w.run()
 	if slash && err == nil && !strings.HasSuffix(place.Outside, "/") {
 		place.Outside += "/"

@@ -140,15 +140,15 @@ func (a *attachment) link(ctx context.Context, hello *runner.Hello) (detached bo
 		return false, fmt.Errorf("send hello: %w", err)
 	}
 	l := &passage{attachment: a, w: bufio.NewWriter(conn), known: make(chan struct{})}
-	detach, over := make(chan struct{}), make(chan struct{})
-	defer close(over)
+	detach, done := make(chan struct{}), make(chan struct{})
+	defer close(done)
 	go func() {
 		switch {
-		case !l.forward(over):
+		case !l.forward(done):
 			_ = conn.CloseWrite() // both ends signal it by closing
 		case l.detaches(): // the runner answers after its last message
 			awaited := time.AfterFunc(awaitDetached, hangUp)
-			<-over
+			<-done
 			awaited.Stop()
 		default:
 			close(detach)
@@ -222,7 +222,7 @@ func (l *passage) send(m runner.Message) error {
 
 // forward forwards messages of the worker and reports whether it detaches the link. It returns when
 // the worker or the link ends.
-func (l *passage) forward(over <-chan struct{}) (detach bool) {
+func (l *passage) forward(done <-chan struct{}) (detach bool) {
 	for {
 		select {
 		case m, ok := <-l.stdin:
@@ -235,7 +235,7 @@ func (l *passage) forward(over <-chan struct{}) (detach bool) {
 			if l.send(m) != nil {
 				return false // the runner has exited, which the end of the link reveals
 			}
-		case <-over:
+		case <-done:
 			return false
 		}
 	}

@@ -18,9 +18,9 @@ func TestDetachedExecDoesNotWaitForever(t *testing.T) {
 	stdin, worker := io.Pipe()
 	a := &attachment{stdin: make(chan runner.Message), stdinErr: make(chan error, 1)}
 	go a.listen(t.Context(), bufio.NewReader(stdin))
-	over := make(chan time.Time)
-	close(over)
-	hello, err := a.hello(t.Context(), over)
+	done := make(chan time.Time)
+	close(done)
+	hello, err := a.hello(t.Context(), done)
 	require.NoError(t, err)
 	require.Nil(t, hello)
 

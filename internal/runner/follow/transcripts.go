@@ -218,8 +218,8 @@ func (t *followed) take(b []byte) {
 		t.head = append(t.head, b[:min(room, len(b))]...)
 	}
 	t.tail = append(t.tail, b[max(0, len(b)-edge):]...)
-	if over := len(t.tail) - edge; over > 0 {
-		t.tail = append(t.tail[:0], t.tail[over:]...)
+	if excess := len(t.tail) - edge; excess > 0 {
+		t.tail = append(t.tail[:0], t.tail[excess:]...)
 	}
 }
 

@@ -50,8 +50,8 @@ type order struct {
 	Stop      time.Duration
 }
 
-// said is a line of a host's output: a frame, or the result of an order.
-type said struct {
+// hostLine is a line of a host's output: a frame, or the result of an order.
+type hostLine struct {
 	Frame     runner.Stream
 	IsFrame   bool
 	Data      string
@@ -68,7 +68,7 @@ func serveHost(home string, stdin io.Reader, stdout io.Writer) error {
 		return err
 	}
 	var mu sync.Mutex
-	say := func(s said) {
+	printLine := func(s hostLine) {
 		mu.Lock()
 		defer mu.Unlock()
 		data, err := json.Marshal(s)
@@ -78,7 +78,7 @@ func serveHost(home string, stdin io.Reader, stdout io.Writer) error {
 		_, _ = fmt.Fprintf(stdout, "%s\n", data)
 	}
 	frame := func(stream runner.Stream, data []byte, truncated bool) {
-		say(said{IsFrame: true, Frame: stream, Data: string(data), Truncated: truncated})
+		printLine(hostLine{IsFrame: true, Frame: stream, Data: string(data), Truncated: truncated})
 	}
 	r := NewReaper()
 	defer r.Close()
@@ -93,7 +93,7 @@ func serveHost(home string, stdin io.Reader, stdout io.Writer) error {
 			}
 			return nil
 		}
-		var s said
+		var s hostLine
 		var err error
 		switch {
 		case o.Start != nil:
@@ -136,7 +136,7 @@ func serveHost(home string, stdin io.Reader, stdout io.Writer) error {
 		if a != nil {
 			s.PID, s.Running, s.Ended = a.PID(), a.Running(), a.Ended()
 		}
-		say(s)
+		printLine(s)
 	}
 }
 
@@ -148,15 +148,15 @@ type host struct {
 	t      *testing.T
 	dir    string
 	stdin  io.Writer
-	lines  chan said
-	frames []said
+	lines  chan hostLine
+	frames []hostLine
 }
 
 func newHost(t *testing.T, environment ...string) *host {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	h := &host{t: t, dir: t.TempDir(), lines: make(chan said, 1024)}
+	h := &host{t: t, dir: t.TempDir(), lines: make(chan hostLine, 1024)}
 	cmd := exec.CommandContext(t.Context(), self)
 	cmd.Env = append(append(os.Environ(), asHost+"="+h.dir), environment...)
 	cmd.Stderr = os.Stderr
@@ -171,7 +171,7 @@ func newHost(t *testing.T, environment ...string) *host {
 		defer close(h.lines)
 		scan := bufio.NewScanner(stdout)
 		for scan.Buffer(nil, 1<<20); scan.Scan(); {
-			var s said
+			var s hostLine
 			if json.Unmarshal(scan.Bytes(), &s) == nil {
 				h.lines <- s
 			}
@@ -187,7 +187,7 @@ func newHost(t *testing.T, environment ...string) *host {
 	return h
 }
 
-func (h *host) next() said {
+func (h *host) next() hostLine {
 	h.t.Helper()
 	select {
 	case s, ok := <-h.lines:
@@ -195,12 +195,12 @@ func (h *host) next() said {
 		return s
 	case <-time.After(waitLimit):
 		h.t.Fatalf("the host is silent; frames so far: %v", h.frames)
-		return said{}
+		return hostLine{}
 	}
 }
 
 // do sends an order and returns its result.
-func (h *host) do(o order) said {
+func (h *host) do(o order) hostLine {
 	h.t.Helper()
 	require.NoError(h.t, json.NewEncoder(h.stdin).Encode(o))
 	for {
@@ -242,7 +242,7 @@ func (h *host) exit() runner.ExitReport {
 }
 
 // shell starts a script.
-func (h *host) shell(script string) said {
+func (h *host) shell(script string) hostLine {
 	h.t.Helper()
 	s := h.do(order{Start: &runner.Start{Launch: runner.Launch{Argv: []string{"sh", "-c", script}, Dir: h.dir}}})
 	require.Empty(h.t, s.Err)

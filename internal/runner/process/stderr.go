@@ -28,8 +28,8 @@ func newStderrMeter(now time.Time) *stderrMeter {
 // line filters a line and returns what to record in the journal.
 func (m *stderrMeter) line(line []byte, now time.Time) [][]byte {
 	m.tail = append(append(m.tail, line...), '\n')
-	if over := len(m.tail) - stderrTail; over > 0 {
-		m.tail = append(m.tail[:0], m.tail[over:]...)
+	if excess := len(m.tail) - stderrTail; excess > 0 {
+		m.tail = append(m.tail[:0], m.tail[excess:]...)
 	}
 	m.credit = min(stderrBurst, m.credit+now.Sub(m.at).Seconds()*stderrRate)
 	m.at = now

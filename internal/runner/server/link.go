@@ -251,7 +251,7 @@ func (l *link) read(r *bufio.Reader) {
 		if l.ctx.Err() != nil { // ignore messages of a displaced link, whose last message is being sent
 			continue
 		}
-		if err := l.obey(m); err != nil {
+		if err := l.handle(m); err != nil {
 			refusal, ok := errors.AsType[*runner.Error](err)
 			if !ok {
 				refusal = &runner.Error{Code: runner.CodeInvalid, Message: err.Error()}
@@ -262,7 +262,7 @@ func (l *link) read(r *bufio.Reader) {
 	}
 }
 
-func (l *link) obey(m runner.Message) error {
+func (l *link) handle(m runner.Message) error {
 	switch m := m.(type) {
 	case *runner.Start:
 		// Stopping an agent takes seconds, during which interrupts must be handled.

@@ -18,12 +18,12 @@ type pace struct {
 	next   int64     // first frame that the worker has not handled
 	since  time.Time // when the agent began to wait; zero if it has not waited since the worker last took frames
 	off    bool      // the worker has taken nothing for maxPause
-	over   bool      // the turn has ended, or was interrupted
+	ended  bool      // the turn has ended, or was interrupted
 }
 
 // ahead returns how many frames the agent is ahead of the window; 0 or less if it may print.
 func (p *pace) ahead(frames int64) int64 {
-	if p.window == 0 || p.off || p.over {
+	if p.window == 0 || p.off || p.ended {
 		return 0
 	}
 	return frames - p.next - p.window + 1
@@ -92,7 +92,7 @@ func (s *Server) taken(l *link, m *runner.Taken) {
 	if l.pace.window == 0 || m.Window <= 0 || m.Next < l.pace.next {
 		return
 	}
-	l.pace = pace{window: m.Window, next: m.Next, over: l.pace.over}
+	l.pace = pace{window: m.Window, next: m.Next, ended: l.pace.ended}
 	s.repace()
 }
 
@@ -102,7 +102,7 @@ func (s *Server) unpace(run string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.link != nil && s.link.run == run {
-		s.link.pace.over = true
+		s.link.pace.ended = true
 		s.repace()
 	}
 }

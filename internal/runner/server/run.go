@@ -199,7 +199,7 @@ func (s *Server) forget() {
 			continue
 		}
 		delete(s.journals, run)
-		s.over = append(s.over, j) // no prompt, and no line of the agent, waits for the disk
+		s.retired = append(s.retired, j) // no prompt, and no line of the agent, waits for the disk
 	}
 	s.wrote()
 	if s.link != nil && s.link.run != s.open.Run() {

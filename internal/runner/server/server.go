@@ -66,7 +66,7 @@ type Server struct {
 	attempts map[string]int64            // newest attempt per run
 	journals map[string]*journal.Journal // open journals by run
 	open     *journal.Journal            // receives frames; nil before the first start
-	over     []*journal.Journal          // no longer in use, to be synced and closed
+	retired  []*journal.Journal          // no longer in use, to be synced and closed
 	named    bool                        // a journal was created and named in openFile, which may not be synced
 	unsynced chan struct{}               // has room for one signal that syncOnce has something to sync
 	agent    *process.Agent              // the newest process; may have exited
@@ -247,11 +247,11 @@ func (s *Server) wrote() {
 // syncOnce syncs the records that runs have written since the last call.
 func (s *Server) syncOnce() error {
 	s.mu.Lock()
-	j, over, named := s.open, s.over, s.named
-	s.over, s.named = nil, false
+	j, retired, named := s.open, s.retired, s.named
+	s.retired, s.named = nil, false
 	s.mu.Unlock()
 	var errs []error
-	for _, j := range over {
+	for _, j := range retired {
 		errs = append(errs, j.Sync(), j.Close())
 	}
 	if j != nil {
@@ -354,10 +354,10 @@ func (s *Server) closeJournals() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
-	for _, j := range s.over {
+	for _, j := range s.retired {
 		errs = append(errs, j.Sync(), j.Close())
 	}
-	s.over = nil
+	s.retired = nil
 	for _, j := range s.journals {
 		errs = append(errs, j.Sync(), j.Close())
 	}

@@ -27,7 +27,7 @@ func TestJournalsOfEarlierRunsAreClosedWithNextSync(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, s.closeRun(before))
 	}
-	require.Len(t, s.over, runs-1)
+	require.Len(t, s.retired, runs-1)
 	require.Equal(t, runs, openFiles(t, s.runs()))
 	require.NoError(t, s.syncOnce())
 	require.Equal(t, 1, openFiles(t, s.runs()), "the open run")
@@ -60,7 +60,7 @@ func TestWhatIsWrittenIsSynced(t *testing.T) {
 		require.Eventually(t, func() bool {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return !s.named && len(s.over) == 0
+			return !s.named && len(s.retired) == 0
 		}, 2*time.Minute, 10*time.Millisecond)
 	}
 	require.NotNil(t, before)

@@ -205,13 +205,13 @@ func (i *Index) pass(force bool, watch func(dir string), all *gathering) (bool, 
 	i.todo, i.gone, i.force, i.held = i.todo[:0], map[string]bool{}, force, false
 	live := 0
 	for path, e := range i.s.Entries {
-		now, there := w.files[path]
-		if !there && w.bounded && !e.Deleted {
-			now, there = i.lookAt(path) // the file may only be beyond the bound of the list
+		now, exists := w.files[path]
+		if !exists && w.bounded && !e.Deleted {
+			now, exists = i.lookAt(path) // the file may only be beyond the bound of the list
 		}
 		delete(w.files, path)
 		switch {
-		case there:
+		case exists:
 			live++
 			e.There = e.There || first
 			if i.kept && e.same(now) {
@@ -454,8 +454,8 @@ func (i *Index) report(path string, send func(workspacefile.Change) error) error
 		i.held = true
 		return nil
 	case err != nil:
-		s, there := i.lookAt(path)
-		if !there {
+		s, exists := i.lookAt(path)
+		if !exists {
 			return i.reportDeleted(path, e, send)
 		}
 		got = reading{stat: s} // unreadable, or changing all the time: listed without content

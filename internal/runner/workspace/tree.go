@@ -277,8 +277,8 @@ type comparison struct {
 
 func (c *comparison) differs(path, remark string) {
 	path = filepath.Join(c.root, path)
-	if over := len(path) - maxShownPath; over > 0 { // the end is more informative than the middle
-		path = path[:maxShownPath/4] + "…" + path[maxShownPath/4+over:]
+	if excess := len(path) - maxShownPath; excess > 0 { // the end is more informative than the middle
+		path = path[:maxShownPath/4] + "…" + path[maxShownPath/4+excess:]
 	}
 	c.paths = append(c.paths, strings.ToValidUTF8(path, "\uFFFD")+remark)
 }

@@ -30,24 +30,24 @@ func isBinary(data []byte) bool { return bytes.IndexByte(data[:min(len(data), 80
 
 // compare returns the differences between two lists of lines, in order.
 func compare(a, b []string) []edit {
-	head := 0
-	for head < len(a) && head < len(b) && a[head] == b[head] {
-		head++
+	prefix := 0
+	for prefix < len(a) && prefix < len(b) && a[prefix] == b[prefix] {
+		prefix++
 	}
-	foot := 0
-	for foot < len(a)-head && foot < len(b)-head && a[len(a)-1-foot] == b[len(b)-1-foot] {
-		foot++
+	suffix := 0
+	for suffix < len(a)-prefix && suffix < len(b)-prefix && a[len(a)-1-suffix] == b[len(b)-1-suffix] {
+		suffix++
 	}
-	a, b = a[head:len(a)-foot], b[head:len(b)-foot]
+	a, b = a[prefix:len(a)-suffix], b[prefix:len(b)-suffix]
 	if len(a) == 0 && len(b) == 0 {
 		return nil
 	}
 	edits := shortest(a, b)
 	for i := range edits {
-		edits[i].a0 += head
-		edits[i].a1 += head
-		edits[i].b0 += head
-		edits[i].b1 += head
+		edits[i].a0 += prefix
+		edits[i].a1 += prefix
+		edits[i].b0 += prefix
+		edits[i].b1 += prefix
 	}
 	return edits
 }

@@ -66,7 +66,7 @@ var attacks = map[Escape]func(args []string) (escaped bool, how string){
 	ReadThroughLink:   attackLinks,
 	LeaveCapabilities: attackCapabilities,
 	ReachKeys:         attackKeys,
-	UseUpUser:         attackUser,
+	ExhaustUserQuotas: attackUser,
 	SeeProcesses:      attackProcesses,
 	SeeSandboxes:      attackProcesses,
 	ReadSandboxes:     attackFiles,
@@ -336,7 +336,7 @@ const attackLimit = 3 * time.Second
 // attackUser succeeds if it gets more than half of a resource of the server's user: inotify
 // instances, pending signals (each timer takes one), or bytes of message queues.
 func attackUser(args []string) (bool, string) {
-	return alsoNested(UseUpUser, args, func() (bool, string) {
+	return alsoNested(ExhaustUserQuotas, args, func() (bool, string) {
 		var limits []uint64
 		for _, arg := range args[:3] {
 			limit, err := strconv.ParseUint(arg, 10, 64)

@@ -43,7 +43,7 @@ const (
 	LeaveSetID        Escape = "leave a set-user-ID program on the machine"
 	LeaveCapabilities Escape = "leave a program with capabilities on the machine"
 	ReachKeys         Escape = "use the kernel keys of the server's user"
-	UseUpUser         Escape = "exhaust the kernel quotas of the server's user (inotify, timers, message queues)"
+	ExhaustUserQuotas Escape = "exhaust the kernel quotas of the server's user (inotify, timers, message queues)"
 	SeeProcesses      Escape = "see the machine's processes"
 	SeeSandboxes      Escape = "see another sandbox's processes"
 	ReadSandboxes     Escape = "read another sandbox's files"
@@ -104,7 +104,7 @@ func escapeCases() []escapeCase {
 		{LeaveSetID, leaveSetID, false},
 		{LeaveCapabilities, leaveCapabilities, false},
 		{ReachKeys, reachKeys, true},
-		{UseUpUser, useUpUser, true},
+		{ExhaustUserQuotas, exhaustUserQuotas, true},
 		{SeeProcesses, seeProcesses, false},
 		{SeeSandboxes, seeSandboxes, false},
 		{ReadSandboxes, readSandboxes, false},
@@ -198,8 +198,8 @@ func direct(e Escape) func(t *testing.T, a *attacker) (bool, string) {
 	}
 }
 
-// useUpUser passes the limits of the server's user to the attack.
-func useUpUser(t *testing.T, a *attacker) (bool, string) {
+// exhaustUserQuotas passes the limits of the server's user to the attack.
+func exhaustUserQuotas(t *testing.T, a *attacker) (bool, string) {
 	t.Helper()
 	var args []string
 	b, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
@@ -210,7 +210,7 @@ func useUpUser(t *testing.T, a *attacker) (bool, string) {
 		require.NoError(t, unix.Getrlimit(resource, &limit))
 		args = append(args, fmt.Sprint(limit.Cur))
 	}
-	return a.attack(t, UseUpUser, args...)
+	return a.attack(t, ExhaustUserQuotas, args...)
 }
 
 // reachSockets listens on an abstract socket of the machine.

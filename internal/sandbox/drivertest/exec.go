@@ -115,7 +115,7 @@ func runTruncates(t *testing.T, b *bench) {
 }
 
 func execSignal(t *testing.T, b *bench) {
-	res, err := b.sandbox(t).Run(b.ctx(t), sandbox.RunSpec{Argv: b.Commands.Suicide()})
+	res, err := b.sandbox(t).Run(b.ctx(t), sandbox.RunSpec{Argv: b.Commands.KillSelf()})
 	require.NoError(t, err)
 	require.Equal(t, 128+9, res.Code)
 }

@@ -67,20 +67,20 @@ type Faults interface {
 
 // Commands are programs of a sandbox. Each returns an argv.
 type Commands struct {
-	Exit    func(code int) []string              // exits with the code
-	Cat     func() []string                      // copies its input to its output without buffering
-	Count   func() []string                      // prints the number of bytes of its input
-	Print   func(stdout, stderr string) []string // prints on both streams
-	Zeros   func(n int) []string                 // prints n zero bytes
-	Getenv  func(name string) []string           // prints a variable
-	Getwd   func() []string                      // prints its directory
-	Sleep   func(d time.Duration) []string       // sleeps
-	Suicide func() []string                      // kills itself with SIGKILL
-	Mode    func(path string) []string           // prints the permission bits of a file in octal
-	Remove  func(path string) []string           // removes a file
-	Put     func(path, content string) []string  // writes a file
-	Tick    func(a, b string) []string           // writes 1, 2, 3, … to a, then b, forever
-	Connect func(ip string, port int) []string   // connects; needed unless OwnNetworks is Unsupported
+	Exit     func(code int) []string              // exits with the code
+	Cat      func() []string                      // copies its input to its output without buffering
+	Count    func() []string                      // prints the number of bytes of its input
+	Print    func(stdout, stderr string) []string // prints on both streams
+	Zeros    func(n int) []string                 // prints n zero bytes
+	Getenv   func(name string) []string           // prints a variable
+	Getwd    func() []string                      // prints its directory
+	Sleep    func(d time.Duration) []string       // sleeps
+	KillSelf func() []string                      // kills itself with SIGKILL
+	Mode     func(path string) []string           // prints the permission bits of a file in octal
+	Remove   func(path string) []string           // removes a file
+	Put      func(path, content string) []string  // writes a file
+	Tick     func(a, b string) []string           // writes 1, 2, 3, … to a, then b, forever
+	Connect  func(ip string, port int) []string   // connects; needed unless OwnNetworks is Unsupported
 }
 
 // Shell returns the commands for a sandbox with a POSIX shell and coreutils.
@@ -89,17 +89,17 @@ func Shell() Commands {
 		return append([]string{"sh", "-c", script, "sh"}, args...)
 	}
 	return Commands{
-		Exit:    func(code int) []string { return sh(fmt.Sprintf("exit %d", code)) },
-		Cat:     func() []string { return []string{"cat"} },
-		Count:   func() []string { return sh(`wc -c | tr -d ' \n'`) },
-		Print:   func(o, e string) []string { return sh(`printf %s "$1"; printf %s "$2" >&2`, o, e) },
-		Zeros:   func(n int) []string { return []string{"head", "-c", fmt.Sprint(n), "/dev/zero"} },
-		Getenv:  func(name string) []string { return sh(`eval "printf %s \"\$$1\""`, name) },
-		Getwd:   func() []string { return sh(`printf %s "$PWD"`) },
-		Sleep:   func(d time.Duration) []string { return []string{"sleep", fmt.Sprint(d.Seconds())} },
-		Suicide: func() []string { return sh(`kill -9 $$`) },
-		Mode:    func(path string) []string { return sh(`stat -c %a "$1" | tr -d '\n'`, path) },
-		Remove:  func(path string) []string { return []string{"rm", path} },
+		Exit:     func(code int) []string { return sh(fmt.Sprintf("exit %d", code)) },
+		Cat:      func() []string { return []string{"cat"} },
+		Count:    func() []string { return sh(`wc -c | tr -d ' \n'`) },
+		Print:    func(o, e string) []string { return sh(`printf %s "$1"; printf %s "$2" >&2`, o, e) },
+		Zeros:    func(n int) []string { return []string{"head", "-c", fmt.Sprint(n), "/dev/zero"} },
+		Getenv:   func(name string) []string { return sh(`eval "printf %s \"\$$1\""`, name) },
+		Getwd:    func() []string { return sh(`printf %s "$PWD"`) },
+		Sleep:    func(d time.Duration) []string { return []string{"sleep", fmt.Sprint(d.Seconds())} },
+		KillSelf: func() []string { return sh(`kill -9 $$`) },
+		Mode:     func(path string) []string { return sh(`stat -c %a "$1" | tr -d '\n'`, path) },
+		Remove:   func(path string) []string { return []string{"rm", path} },
 		Put: func(path, content string) []string {
 			return sh(`mkdir -p "${1%/*}" && printf %s "$2" > "$1"`, path, content)
 		},
@@ -115,9 +115,9 @@ func Shell() Commands {
 // bench is the environment of a case.
 type bench struct {
 	Harness
-	// provider and second belong to one installation, with Driver and Second; stranger belongs to
+	// provider and second belong to one installation, with Driver and Second; foreign belongs to
 	// another one, with Driver.
-	provider, second, stranger *sandbox.Provider
+	provider, second, foreign *sandbox.Provider
 }
 
 func setup(t *testing.T, make func(t *testing.T) Harness) *bench {
@@ -132,7 +132,7 @@ func setup(t *testing.T, make func(t *testing.T) Harness) *bench {
 		Harness:  h,
 		provider: sandbox.NewProvider(h.Driver, sandbox.Options{Installation: "a" + id, PollInterval: poll}),
 		second:   sandbox.NewProvider(h.Second, sandbox.Options{Installation: "a" + id, PollInterval: poll}),
-		stranger: sandbox.NewProvider(h.Driver, sandbox.Options{Installation: "b" + id, PollInterval: poll}),
+		foreign:  sandbox.NewProvider(h.Driver, sandbox.Options{Installation: "b" + id, PollInterval: poll}),
 	}
 }
 

@@ -47,7 +47,7 @@ func listsOnlyTheInstallation(t *testing.T, b *bench) {
 	for range n {
 		ours[b.sandbox(t).ID()] = true
 	}
-	other, _, err := b.stranger.Create(b.ctx(t), b.spec())
+	other, _, err := b.foreign.Create(b.ctx(t), b.spec())
 	require.NoError(t, err)
 	b.terminateAfter(t, other)
 
@@ -57,7 +57,7 @@ func listsOnlyTheInstallation(t *testing.T, b *bench) {
 	for _, l := range list {
 		require.True(t, ours[l.ID], "listed %s", l.ID)
 	}
-	list, err = driver.Collect(b.stranger.List(b.ctx(t)))
+	list, err = driver.Collect(b.foreign.List(b.ctx(t)))
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	require.Equal(t, other.ID(), list[0].ID)
@@ -86,7 +86,7 @@ func refuses(t *testing.T, b *bench) {
 	requireCode(t, sandbox.NameTaken, err)
 	require.ErrorIs(t, err, sandbox.ErrNameForeign)
 
-	_, _, err = b.stranger.Create(b.ctx(t), spec)
+	_, _, err = b.foreign.Create(b.ctx(t), spec)
 	requireCode(t, sandbox.NameTaken, err)
 	require.ErrorIs(t, err, sandbox.ErrNameForeign)
 }

@@ -175,7 +175,7 @@ func imagesListed(t *testing.T, b *bench) {
 		b.deleteAfter(t, exit)
 		require.True(t, listed(b.second)[exit].Exit)
 	}
-	require.Empty(t, listed(b.stranger))
+	require.Empty(t, listed(b.foreign))
 	require.NoError(t, b.provider.DeleteImage(b.ctx(t), image))
 	require.NotContains(t, listed(b.second), image)
 }

@@ -57,19 +57,19 @@ func (f faults) Mislead(_ *testing.T, c drivertest.Call) {
 
 // commands refer to the handlers below.
 var commands = drivertest.Commands{
-	Exit:    func(code int) []string { return []string{"exit", strconv.Itoa(code)} },
-	Cat:     func() []string { return []string{"cat"} },
-	Count:   func() []string { return []string{"count"} },
-	Print:   func(o, e string) []string { return []string{"print", o, e} },
-	Zeros:   func(n int) []string { return []string{"zeros", strconv.Itoa(n)} },
-	Getenv:  func(name string) []string { return []string{"getenv", name} },
-	Getwd:   func() []string { return []string{"getwd"} },
-	Sleep:   func(d time.Duration) []string { return []string{"sleep", d.String()} },
-	Suicide: func() []string { return []string{"exit", "137"} },
-	Mode:    func(path string) []string { return []string{"mode", path} },
-	Remove:  func(path string) []string { return []string{"rm", path} },
-	Put:     func(path, content string) []string { return []string{"put", path, content} },
-	Tick:    func(a, b string) []string { return []string{"tick", a, b} },
+	Exit:     func(code int) []string { return []string{"exit", strconv.Itoa(code)} },
+	Cat:      func() []string { return []string{"cat"} },
+	Count:    func() []string { return []string{"count"} },
+	Print:    func(o, e string) []string { return []string{"print", o, e} },
+	Zeros:    func(n int) []string { return []string{"zeros", strconv.Itoa(n)} },
+	Getenv:   func(name string) []string { return []string{"getenv", name} },
+	Getwd:    func() []string { return []string{"getwd"} },
+	Sleep:    func(d time.Duration) []string { return []string{"sleep", d.String()} },
+	KillSelf: func() []string { return []string{"exit", "137"} },
+	Mode:     func(path string) []string { return []string{"mode", path} },
+	Remove:   func(path string) []string { return []string{"rm", path} },
+	Put:      func(path, content string) []string { return []string{"put", path, content} },
+	Tick:     func(a, b string) []string { return []string{"tick", a, b} },
 }
 
 func register(drv *memsandbox.Driver) {

@@ -43,17 +43,17 @@ func New() *Driver {
 
 // instance is a sandbox. Driver.mu guards its fields, except files, which have their own lock.
 type instance struct {
-	id, name string
-	tags     map[string]string
-	env      map[string]string
-	workdir  string
-	files    *tree
-	code     int // when ended
-	ended    chan struct{}
-	over     bool
-	life     *time.Timer
-	keep     bool   // keep the files when it ends
-	exit     string // image created at the end
+	id, name   string
+	tags       map[string]string
+	env        map[string]string
+	workdir    string
+	files      *tree
+	code       int // when ended
+	ended      chan struct{}
+	terminated bool
+	life       *time.Timer
+	keep       bool   // keep the files when it ends
+	exit       string // image created at the end
 }
 
 // Describe implements driver.Driver.
@@ -121,7 +121,7 @@ func (d *Driver) List(ctx context.Context, tags map[string]string) iter.Seq2[dri
 			var list []driver.Listing
 			for _, id := range slices.Sorted(maps.Keys(d.sandboxes)) {
 				b := d.sandboxes[id]
-				if !b.over && has(b.tags, tags) {
+				if !b.terminated && has(b.tags, tags) {
 					list = append(list, b.listing())
 				}
 			}
@@ -151,7 +151,7 @@ func (d *Driver) Poll(ctx context.Context, id string) (driver.Status, error) {
 		if b == nil {
 			return driver.Status{}, driver.Errorf(driver.Gone, "poll", id, "no such sandbox")
 		}
-		return driver.Status{Running: !b.over, ExitCode: b.code}, nil
+		return driver.Status{Running: !b.terminated, ExitCode: b.code}, nil
 	})
 }
 
@@ -189,10 +189,10 @@ func (d *Driver) Forget(id string) {
 
 // end must be called with mu held.
 func (d *Driver) end(b *instance, code int) {
-	if b.over {
+	if b.terminated {
 		return
 	}
-	b.over, b.code = true, code
+	b.terminated, b.code = true, code
 	b.life.Stop()
 	if b.keep {
 		b.exit = d.keepFiles(b, true)
@@ -270,7 +270,7 @@ func (d *Driver) ExitSnapshot(ctx context.Context, id string, budget time.Durati
 		switch {
 		case b == nil:
 			return "", driver.Errorf(driver.Gone, "exit snapshot", id, "no such sandbox")
-		case !b.over:
+		case !b.terminated:
 			return "", driver.Errorf(driver.Timeout, "exit snapshot", id, "the sandbox runs")
 		case !b.keep:
 			return "", driver.Errorf(driver.Gone, "exit snapshot", id, "none was requested")
@@ -352,7 +352,7 @@ func (d *Driver) image(op, id string) error {
 // byName must be called with mu held.
 func (d *Driver) byName(name string) *instance {
 	for _, b := range d.sandboxes {
-		if b.name == name && !b.over {
+		if b.name == name && !b.terminated {
 			return b
 		}
 	}
@@ -372,7 +372,7 @@ func (d *Driver) live(op, id string) (*instance, error) {
 	switch {
 	case b == nil:
 		return nil, driver.Errorf(driver.Gone, op, id, "no such sandbox")
-	case b.over:
+	case b.terminated:
 		return nil, driver.Errorf(driver.Conflict, op, id, "the sandbox has ended")
 	}
 	return b, nil

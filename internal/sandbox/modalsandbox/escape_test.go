@@ -23,7 +23,7 @@ var unprevented = map[box.Ability][]drivertest.Escape{
 	box.OwnNetwork: {
 		drivertest.ReachSockets, drivertest.ReachLoopback, drivertest.ReachAddresses, drivertest.ReachPrivate, drivertest.SendRaw,
 	},
-	box.HiddenProcesses:   {drivertest.SeeProcesses, drivertest.SeeSandboxes, drivertest.UseUpUser},
+	box.HiddenProcesses:   {drivertest.SeeProcesses, drivertest.SeeSandboxes, drivertest.ExhaustUserQuotas},
 	box.SeparateSandboxes: {drivertest.ReadSandboxes},
 	box.PrivateIDs:        {drivertest.LeaveSetID},
 	box.Boundary: {

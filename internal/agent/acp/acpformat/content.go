@@ -88,10 +88,10 @@ func shown(content json.RawMessage) (words, others []string) {
 	for _, c := range list {
 		switch c.Type {
 		case "content":
-			if said, own := wordsOf(c.Content); own {
-				words = append(words, said)
+			if text, own := wordsOf(c.Content); own {
+				words = append(words, text)
 			} else {
-				others = append(others, said)
+				others = append(others, text)
 			}
 		case "diff":
 			others = append(others, c.String())
@@ -151,13 +151,13 @@ func output(raw, content json.RawMessage) json.RawMessage {
 	if raw[0] != '{' || !Decode(raw, &fields) {
 		return raw
 	}
-	said := fields.Output
-	if said == nil {
-		said = fields.Error
+	result := fields.Output
+	if result == nil {
+		result = fields.Error
 	}
-	if said == nil {
+	if result == nil {
 		return raw
 	}
 	_, others := shown(content)
-	return Encode(strings.Join(append([]string{*said}, others...), "\n"))
+	return Encode(strings.Join(append([]string{*result}, others...), "\n"))
 }

@@ -208,7 +208,7 @@ func (r *Recorder) plan(entries []planEntry, at time.Time) []conversation.Event 
 	if len(entries) == 0 {
 		return nil
 	}
-	var said []string
+	var todos []string
 	for _, e := range entries {
 		mark := "[ ] "
 		switch e.Status {
@@ -217,11 +217,11 @@ func (r *Recorder) plan(entries []planEntry, at time.Time) []conversation.Event 
 		case "completed":
 			mark = "[x] "
 		}
-		said = append(said, mark+e.Content)
+		todos = append(todos, mark+e.Content)
 	}
 	return ledger.Whole("", conversation.Block{
 		ID: r.Prefix + "/plan", Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
-		Subtype: "plan", Message: strings.Join(said, "\n"),
+		Subtype: "plan", Message: strings.Join(todos, "\n"),
 	}, at)
 }
 

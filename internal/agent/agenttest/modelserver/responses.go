@@ -113,20 +113,20 @@ type offered struct{ kind, namespace string }
 func (q responsesRequest) turns() (history []turn, system string) {
 	system = q.Instructions
 	for _, i := range q.Input {
-		said := i.text()
+		text := i.text()
 		switch {
 		case i.Type == "agent_message", i.Role == "user":
 			own := false
 			for _, start := range harnessTexts {
-				own = own || (i.Type != "agent_message" && strings.HasPrefix(said, start))
+				own = own || (i.Type != "agent_message" && strings.HasPrefix(text, start))
 			}
 			if own {
-				system += "\n" + said
+				system += "\n" + text
 				continue
 			}
-			history = append(history, turn{text: said})
+			history = append(history, turn{text: text})
 		case i.Role == "developer", i.Role == "system":
-			system += "\n" + said
+			system += "\n" + text
 		case strings.HasSuffix(i.Type, "_output"):
 			history = append(history, turn{results: 1})
 		case i.Role == "assistant", i.Type == "reasoning", strings.HasSuffix(i.Type, "_call"):

@@ -29,7 +29,7 @@ func respond(t *testing.T, s *modelserver.Server, request message) (int, string,
 	return resp.StatusCode, string(data), err
 }
 
-func said(role, text string) message {
+func inputMessage(role, text string) message {
 	return message{"type": "message", "role": role, "content": []message{{"type": "input_text", "text": text}}}
 }
 
@@ -48,7 +48,7 @@ func TestResponsesAPIFormat(t *testing.T) {
 		{"type": "namespace", "name": "shell", "tools": []message{{"type": "function", "name": "exec_command"}}},
 		{"type": "custom", "name": "apply_patch"},
 	}
-	input := []message{said("developer", "be good"), said("user", "<environment_context>x"), said("user", "{{tool}} go")}
+	input := []message{inputMessage("developer", "be good"), inputMessage("user", "<environment_context>x"), inputMessage("user", "{{tool}} go")}
 	status, body, err := respond(t, s, message{"model": "m", "input": input, "tools": tools})
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, status)
@@ -74,11 +74,11 @@ func TestResponsesAPIFormat(t *testing.T) {
 	require.Equal(t, 2, last.Results)
 	require.Contains(t, last.Offered, "apply_patch")
 
-	status, body, err = respond(t, s, message{"model": "m", "input": []message{said("user", "{{broken}}")}})
+	status, body, err = respond(t, s, message{"model": "m", "input": []message{inputMessage("user", "{{broken}}")}})
 	require.NoError(t, err)
 	require.Equal(t, http.StatusInternalServerError, status)
 	require.Contains(t, body, "scripted error 500")
-	_, body, err = respond(t, s, message{"model": "m", "input": []message{said("user", "{{cut}}")}})
+	_, body, err = respond(t, s, message{"model": "m", "input": []message{inputMessage("user", "{{cut}}")}})
 	require.Error(t, err)
 	require.NotContains(t, body, "response.completed")
 }
@@ -89,7 +89,7 @@ func TestJavaScriptCallsOnlyAvailableTools(t *testing.T) {
 	t.Cleanup(s.Close)
 	_, body, err := respond(t, s, message{"model": "m", "input": []message{
 		{"type": "additional_tools", "tools": []message{{"type": "namespace", "name": "functions", "tools": []message{{"type": "custom", "name": "exec"}}}}},
-		said("user", "{{tool}}"),
+		inputMessage("user", "{{tool}}"),
 	}})
 	require.NoError(t, err)
 	require.Contains(t, body, `"input":"text(JSON.stringify(await tools.exec_command({\"cmd\":\"ls\"})))"`)

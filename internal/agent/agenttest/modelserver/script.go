@@ -48,8 +48,8 @@ func Ask(question string, options ...string) Call {
 
 var mark = regexp.MustCompile(`\{\{([a-z0-9-]+)\}\}`)
 
-// over is the answer after the last step of a script.
-var over = Step{Text: "There is nothing left to do."}
+// finalStep is the answer after the last step of a script.
+var finalStep = Step{Text: "There is nothing left to do."}
 
 // next returns the next step of a conversation.
 func (s *Server) next(history []turn) Step {
@@ -68,7 +68,7 @@ func (s *Server) next(history []turn) Step {
 		if answers < len(script) {
 			return script[answers]
 		}
-		return over
+		return finalStep
 	}
-	return over
+	return finalStep
 }

@@ -55,7 +55,7 @@ func (t *translator) line(f agent.Frame) {
 		t.Unparsed(f, strings.ToValidUTF8(string(f.Data[:min(len(f.Data), maxLine)]), "\uFFFD"))
 		return
 	}
-	if !t.Mine(l.Run) {
+	if !t.IsRun(l.Run) {
 		return // remainder of the previous turn
 	}
 	t.Emit(t.state.read(l, f.At)...)

@@ -192,12 +192,12 @@ func result(raw []byte) (status, output string) {
 		}
 		return status, codexformat.First(jsonscan.Text(content), codexformat.Texts(content))
 	}
-	said := jsonscan.Field(inside, "output")
-	if said == nil {
+	printed := jsonscan.Field(inside, "output")
+	if printed == nil {
 		return codexformat.Completed, words
 	}
 	if exit := codexformat.Number(jsonscan.Field(jsonscan.Field(inside, "metadata"), "exit_code")); exit != 0 {
-		return codexformat.Failed, codexformat.Exited(int(exit), jsonscan.Text(said))
+		return codexformat.Failed, codexformat.Exited(int(exit), jsonscan.Text(printed))
 	}
-	return codexformat.Completed, jsonscan.Text(said)
+	return codexformat.Completed, jsonscan.Text(printed)
 }

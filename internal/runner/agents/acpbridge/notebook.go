@@ -15,8 +15,8 @@ import (
 // notebook is the transcript of a session, with the records of earlier bridges.
 type notebook struct {
 	*acpclient.Notebook
-	runs map[string]*pastRun
-	said []conversation.Block
+	runs   map[string]*pastRun
+	blocks []conversation.Block
 }
 
 // pastRun is a run recorded in the notebook.
@@ -34,7 +34,7 @@ func openNotebook(name string) (*notebook, error) {
 	}
 	nb := &notebook{Notebook: open, runs: map[string]*pastRun{}}
 	nb.read(past)
-	nb.said = acpformat.Recorded([]transcript.File{{Path: name, Data: past}}).Threads[0].Blocks
+	nb.blocks = acpformat.Recorded([]transcript.File{{Path: name, Data: past}}).Threads[0].Blocks
 	return nb, nil
 }
 
@@ -69,7 +69,7 @@ const maxReplayed = 200 << 10
 func (nb *notebook) summary() string {
 	var lines []string
 	size := 0
-	for _, b := range slices.Backward(nb.said) {
+	for _, b := range slices.Backward(nb.blocks) {
 		var line string
 		switch b.Type {
 		case conversation.UserMessage:

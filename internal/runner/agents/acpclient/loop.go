@@ -67,8 +67,8 @@ func (b *Bridge) ready(s Started) bool {
 		why := fmt.Sprintf("the %s does not start: %v", b.Noun, s.Err)
 		if b.queued != nil {
 			b.begin(*b.queued)
-			if said, ok := errors.AsType[*bridge.RPCError](s.Err); ok {
-				b.Turn.Refused = refused(said)
+			if rpcErr, ok := errors.AsType[*bridge.RPCError](s.Err); ok {
+				b.Turn.Refused = refused(rpcErr)
 			}
 			b.agent.Failed(why)
 		} else {
@@ -239,9 +239,9 @@ func (b *Bridge) tick() bool {
 		return true
 	}
 	b.agent.Poll()
-	again, over := b.Turn.look()
+	again, ended := b.Turn.look()
 	switch {
-	case over:
+	case ended:
 		b.agent.Finished(bridge.Message{})
 		return false
 	case again:

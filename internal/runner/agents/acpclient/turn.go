@@ -27,7 +27,7 @@ type Turn struct {
 
 // look checks the deadlines: whether to cancel the turn again, and whether the agent has not acted
 // on a cancel in time.
-func (t *Turn) look() (again, over bool) {
+func (t *Turn) look() (again, ended bool) {
 	again = (t.Interrupted || t.TimedOut != nil) && time.Since(t.cancelled) > cancelInterval
 	return again, t.TimedOut != nil && time.Now().After(t.killAt)
 }

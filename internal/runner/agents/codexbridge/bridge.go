@@ -412,14 +412,14 @@ func (p *program) expand(content string) string {
 	if err != nil {
 		return content
 	}
-	said := string(text)
-	if strings.Contains(said, codexformat.Arguments) {
-		return strings.ReplaceAll(said, codexformat.Arguments, rest)
+	prompt := string(text)
+	if strings.Contains(prompt, codexformat.Arguments) {
+		return strings.ReplaceAll(prompt, codexformat.Arguments, rest)
 	}
 	if rest = strings.TrimSpace(rest); rest != "" {
-		said += "\n\n" + rest
+		prompt += "\n\n" + rest
 	}
-	return said
+	return prompt
 }
 
 // answer forwards an answer to a question. It ignores a second answer.
@@ -456,7 +456,7 @@ func (p *program) answer(ctx context.Context, c stdio.Command) {
 // commands. Without a run it aborts everything in progress.
 func (p *program) interrupt(ctx context.Context, run string) {
 	p.awaitPrompt(ctx, run)
-	turns := p.goingOn(run)
+	turns := p.activeTurns(run)
 	if p.anyOfSubagents(turns) { // the main turn may have ended, or end by itself meanwhile
 		p.out.Note(stdio.Note{Type: codexformat.NoteAborted, RunID: run})
 	}
@@ -503,9 +503,9 @@ func (p *program) received(run string) bool {
 	return d == nil || d.received || d.verdict != nil
 }
 
-// goingOn returns the turns in progress for a run. It includes the turn of the run itself as soon
+// activeTurns returns the turns in progress for a run. It includes the turn of the run itself as soon
 // as the agent has accepted its prompt, shortly before the turn begins.
-func (p *program) goingOn(run string) []codexformat.Turn {
+func (p *program) activeTurns(run string) []codexformat.Turn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	turns := slices.Clone(p.turns)
@@ -542,7 +542,7 @@ func (p *program) again(ctx context.Context, run string, t codexformat.Turn) boo
 	case <-ctx.Done():
 		return false
 	case <-timer.C:
-		return slices.Contains(p.goingOn(run), t)
+		return slices.Contains(p.activeTurns(run), t)
 	}
 }
 

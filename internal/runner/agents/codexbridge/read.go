@@ -214,20 +214,20 @@ func (p *program) turnCompleted(line []byte, n codexformat.Params) {
 	if !codexformat.Lenient(n.Info, &info) {
 		return
 	}
-	this := codexformat.Turn{Thread: n.Thread, ID: info.ID}
+	turn := codexformat.Turn{Thread: n.Thread, ID: info.ID}
 	p.mu.Lock()
 	p.stopTimer()
-	p.turns = slices.DeleteFunc(p.turns, func(t codexformat.Turn) bool { return t == this })
+	p.turns = slices.DeleteFunc(p.turns, func(t codexformat.Turn) bool { return t == turn })
 	file := p.rollouts[n.Thread]
 	var left []*written
 	p.writing = slices.DeleteFunc(p.writing, func(w *written) bool {
-		if w.Turn == this {
+		if w.Turn == turn {
 			left = append(left, w)
 		}
-		return w.Turn == this
+		return w.Turn == turn
 	})
 	for id, q := range p.asked {
-		if q.turn == this {
+		if q.turn == turn {
 			delete(p.asked, id)
 		}
 	}

@@ -10,9 +10,9 @@ import (
 // The result of a tool that was rejected without a message, and the reason for rejecting a question
 // that can no longer be answered.
 const (
-	notAllowed = "The user does not allow this."
-	notSaid    = "The user does not want to answer this."
-	unanswered = "This can no longer be answered: stdin has ended."
+	notAllowed  = "The user does not allow this."
+	notAnswered = "The user does not want to answer this."
+	unanswered  = "This can no longer be answered: stdin has ended."
 )
 
 // ask asks a question and waits for its answer, or for an interrupt.
@@ -69,8 +69,8 @@ func (t *turn) mustAsk(tool string) bool {
 	return slices.Contains(t.denied, tool) || slices.Contains(t.asking, tool) && !t.memory.allowed[tool]
 }
 
-// inquire asks the user a question of a script, as a tool whose result is the user's answer.
-func (t *turn) inquire(s step) error {
+// askUser asks the user a question of a script, as a tool whose result is the user's answer.
+func (t *turn) askUser(s step) error {
 	in := askInput{Question: s.text, Options: s.options}
 	return t.call(tool{name: toolAsk, input: in, work: func(call demoformat.Line) (answer, error) {
 		item := question.Item{Question: s.text}
@@ -85,7 +85,7 @@ func (t *turn) inquire(s step) error {
 		case err != nil:
 			return answer{output: interruptedOutput}, err
 		case a.Decision == question.Reject:
-			t.answer = orElse(a.Content, notSaid)
+			t.answer = orElse(a.Content, notAnswered)
 			return answer{output: t.answer, failed: true}, nil
 		}
 		t.answer = a.Answers[s.text].String()

@@ -20,7 +20,7 @@ type delivery struct {
 	ctx    context.Context //nolint:containedctx // done when the prompt is interrupted
 	cancel context.CancelFunc
 	steers []demoformat.Line // prompts for its turn that have not been accepted
-	over   bool              // its turn accepts no more of them
+	closed bool              // its turn accepts no more of them
 }
 
 // inbox reads stdin while the agent is working, so that interrupts and answers take effect at once.
@@ -89,7 +89,7 @@ func (b *inbox) steer(l demoformat.Line) {
 		return // a second worker has sent it
 	}
 	b.steered[l.UUID] = true
-	if d := b.running; d != nil && !d.over && d.prompt.Type == demoformat.LineUser && d.prompt.RunID == l.RunID {
+	if d := b.running; d != nil && !d.closed && d.prompt.Type == demoformat.LineUser && d.prompt.RunID == l.RunID {
 		d.steers = append(d.steers, l)
 		return
 	}
@@ -100,12 +100,12 @@ func (b *inbox) steer(l demoformat.Line) {
 
 // steers returns the prompts for a running turn received since the last call. If over is set and no
 // prompt is returned, the turn is closed: later prompts are declined.
-func (b *inbox) steers(d *delivery, over bool) []demoformat.Line {
+func (b *inbox) steers(d *delivery, closing bool) []demoformat.Line {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	lines := d.steers
 	d.steers = nil
-	d.over = d.over || over && len(lines) == 0
+	d.closed = d.closed || closing && len(lines) == 0
 	return lines
 }
 

@@ -30,17 +30,17 @@ const (
 
 // step is one step of a script.
 type step struct {
-	verb   verb
-	name   string // write, look: the file; subagent, tool: its name
-	text   string // what to run, write, think, ask, …; subagent: its line; tool: its input
-	pause  time.Duration
-	speech []speech // say
+	verb  verb
+	name  string // write, look: the file; subagent, tool: its name
+	text  string // what to run, write, think, ask, …; subagent: its line; tool: its input
+	pause time.Duration
+	lines []textLine // say
 	// options are the answers that ask offers.
 	options []string
 }
 
-// speech is one line of text, with a pause before every word.
-type speech struct {
+// textLine is one line of text, with a pause before every word.
+type textLine struct {
 	text  string
 	pause time.Duration
 }
@@ -48,30 +48,30 @@ type speech struct {
 // parseScript parses a prompt. Every prompt is a script: a line that is not a command is text.
 func parseScript(content string) []step {
 	var steps []step
-	var said []speech
-	say := func() {
-		for len(said) > 0 && strings.TrimSpace(said[len(said)-1].text) == "" {
-			said = said[:len(said)-1]
+	var lines []textLine
+	endText := func() {
+		for len(lines) > 0 && strings.TrimSpace(lines[len(lines)-1].text) == "" {
+			lines = lines[:len(lines)-1]
 		}
-		if len(said) > 0 {
-			steps = append(steps, step{verb: verbSay, speech: said})
+		if len(lines) > 0 {
+			steps = append(steps, step{verb: verbSay, lines: lines})
 		}
-		said = nil
+		lines = nil
 	}
 	for text := range strings.SplitSeq(content, "\n") {
 		text = strings.TrimSuffix(text, "\r")
 		if s, ok := parseStep(text); ok {
-			say()
+			endText()
 			steps = append(steps, s)
 			continue
 		}
-		spoken := parseSpeech(text)
-		if len(said) == 0 && strings.TrimSpace(spoken.text) == "" {
+		line := parseSpeech(text)
+		if len(lines) == 0 && strings.TrimSpace(line.text) == "" {
 			continue // blank lines separate steps and are kept only within text
 		}
-		said = append(said, spoken)
+		lines = append(lines, line)
 	}
-	say()
+	endText()
 	return steps
 }
 
@@ -135,14 +135,14 @@ func parseQuestion(text string) (step, bool) {
 	return s, s.text != "" && len(text) <= maxQuestion
 }
 
-func parseSpeech(text string) speech {
+func parseSpeech(text string) textLine {
 	if rest, ok := strings.CutPrefix(strings.TrimSpace(text), "slow "); ok {
 		d, words, ok := strings.Cut(rest, ":")
 		if pause, err := time.ParseDuration(d); ok && err == nil && pause >= 0 {
-			return speech{text: strings.TrimPrefix(words, " "), pause: pause}
+			return textLine{text: strings.TrimPrefix(words, " "), pause: pause}
 		}
 	}
-	return speech{text: text}
+	return textLine{text: text}
 }
 
 func oneWord(s string) bool { return s != "" && !strings.ContainsFunc(s, unicode.IsSpace) }

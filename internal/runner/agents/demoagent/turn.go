@@ -150,9 +150,9 @@ func (t *turn) play(steps []step) error {
 func (t *turn) do(s step) error {
 	switch s.verb {
 	case verbSay:
-		return t.say(demoformat.KindText, s.speech...)
+		return t.streamText(demoformat.KindText, s.lines...)
 	case verbThink:
-		return t.say(demoformat.KindThinking, speech{text: s.text})
+		return t.streamText(demoformat.KindThinking, textLine{text: s.text})
 	case verbShell:
 		return t.call(tool{
 			name: demoformat.ToolShell, input: shellInput{Command: shown(s.text)}, title: "Run " + quotable(s.text),
@@ -179,15 +179,15 @@ func (t *turn) do(s step) error {
 			work: func(demoformat.Line) (answer, error) { return t.sleep(s.pause) },
 		})
 	case verbAsk:
-		return t.inquire(s)
+		return t.askUser(s)
 	case verbRecall:
 		text, err := t.memory.recall()
 		if err != nil {
 			text = fmt.Sprintf("I cannot remember: %v.", err)
 		}
-		return t.say(demoformat.KindText, speech{text: text})
+		return t.streamText(demoformat.KindText, textLine{text: text})
 	case verbNote:
-		return t.say(demoformat.KindText, speech{text: cmp.Or(t.prompt.Note, "I was given no note.")})
+		return t.streamText(demoformat.KindText, textLine{text: cmp.Or(t.prompt.Note, "I was given no note.")})
 	case verbTitle:
 		title := []rune(s.text)
 		return t.record(demoformat.Line{Type: demoformat.LineTitle, Content: string(title[:min(len(title), session.MaxTitleRunes)])})
@@ -205,7 +205,7 @@ func (t *turn) do(s step) error {
 }
 
 // say streams lines of text into blocks of one kind.
-func (t *turn) say(kind string, lines ...speech) error {
+func (t *turn) streamText(kind string, lines ...textLine) error {
 	var id string
 	var text strings.Builder
 	begin := func() error {
@@ -223,12 +223,12 @@ func (t *turn) say(kind string, lines ...speech) error {
 	if err := begin(); err != nil {
 		return err
 	}
-	for i, spoken := range lines {
+	for i, line := range lines {
 		if i < len(lines)-1 {
-			spoken.text += "\n"
+			line.text += "\n"
 		}
-		for _, word := range words(spoken.text) {
-			if !t.pause(spoken.pause) {
+		for _, word := range words(line.text) {
+			if !t.pause(line.pause) {
 				if err := finish(true); err != nil {
 					return err
 				}
@@ -298,7 +298,7 @@ func (t *turn) subagent(s step) error {
 		steps := parseScript(s.text)
 		for i := range steps {
 			if steps[i].verb == verbSubagent { // one level is enough for a demonstration
-				steps[i] = step{verb: verbSay, speech: []speech{{text: s.text}}}
+				steps[i] = step{verb: verbSay, lines: []textLine{{text: s.text}}}
 			}
 		}
 		err := sub.play(steps)

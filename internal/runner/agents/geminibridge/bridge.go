@@ -96,10 +96,10 @@ func (b *talk) start(argv []string) error {
 	if err != nil {
 		return err
 	}
-	b.order = order{news: newNews(), finished: map[string]struct{}{}, open: map[string]bool{}}
+	b.order = order{changes: newChatChanges(), finished: map[string]struct{}{}, open: map[string]bool{}}
 	if restored != "" {
 		b.past = b.notebook.memory.Frames()
-		b.news.remembers(b.notebook.memory)
+		b.changes.remembers(b.notebook.memory)
 		if info, err := os.Stat(restored); err == nil {
 			b.chats = &tail{name: restored, offset: info.Size()}
 		}
@@ -135,7 +135,7 @@ func (b *talk) Ready(s acpclient.Started) {
 	if !s.Loaded {
 		b.past = 0
 		b.chats = nil
-		b.news = newNews()
+		b.changes = newChatChanges()
 	}
 	if s.Session != b.notebook.Session || s.Loaded {
 		b.Note(stdio.Note{Type: stdio.NoteSession, ID: s.Session, Data: geminiformat.Data(sessionNote{At: acpclient.Now(), Version: s.Version, Loaded: s.Loaded})})
@@ -259,8 +259,8 @@ func (b *talk) Poll() {
 			b.chats = &tail{name: name}
 		}
 	}
-	notes, news := b.gained(filepath.Join(b.home, ".gemini", "tmp", slug, "chats", b.Session))
-	if news && b.Turn != nil {
+	notes, changed := b.gained(filepath.Join(b.home, ".gemini", "tmp", slug, "chats", b.Session))
+	if changed && b.Turn != nil {
 		b.Turn.LastLine = time.Now()
 	}
 	b.emit(notes)

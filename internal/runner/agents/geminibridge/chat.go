@@ -54,16 +54,16 @@ func (t *tail) lines() [][]byte {
 	}
 }
 
-// news finds the new content in the lines of a chat file. The program repeats a record with each of
-// its calls, and everything when it loads a session.
-type news struct {
+// chatChanges finds the new content in the lines of a chat file. The program repeats a record with
+// each of its calls, and everything when it loads a session.
+type chatChanges struct {
 	records map[string]struct{}
 	calls   map[string]struct{}
 	kept    []string // ids of messages that the program remembers, as it reports them
 }
 
-func newNews() *news {
-	return &news{records: map[string]struct{}{}, calls: map[string]struct{}{}}
+func newChatChanges() *chatChanges {
+	return &chatChanges{records: map[string]struct{}{}, calls: map[string]struct{}{}}
 }
 
 // item is one new record.
@@ -78,7 +78,7 @@ type item struct {
 }
 
 // read returns the new content in a line of the chat file of a conversation.
-func (s *news) read(conv string, line []byte) []item {
+func (s *chatChanges) read(conv string, line []byte) []item {
 	var r geminiformat.Record
 	if !geminiformat.Decode(line, &r) {
 		return nil
@@ -101,7 +101,7 @@ func (s *news) read(conv string, line []byte) []item {
 	return nil
 }
 
-func (s *news) user(chat func(json.RawMessage) stdio.Note, r geminiformat.Record, line []byte) []item {
+func (s *chatChanges) user(chat func(json.RawMessage) stdio.Note, r geminiformat.Record, line []byte) []item {
 	if !s.first(r.ID) {
 		return nil
 	}
@@ -126,7 +126,7 @@ func (s *news) user(chat func(json.RawMessage) stdio.Note, r geminiformat.Record
 	return []item{{note: chat(with(line, "content", geminiformat.Data(unknown)))}}
 }
 
-func (s *news) gemini(chat func(json.RawMessage) stdio.Note, r geminiformat.Record, line []byte) []item {
+func (s *chatChanges) gemini(chat func(json.RawMessage) stdio.Note, r geminiformat.Record, line []byte) []item {
 	var items []item
 	if s.first(r.ID) && (geminiformat.Words(r.Content) != "" || len(r.Thoughts) > 0 || r.Tokens != nil) {
 		s.kept = append(s.kept, r.ID)
@@ -161,7 +161,7 @@ func (s *news) gemini(chat func(json.RawMessage) stdio.Note, r geminiformat.Reco
 
 // replaced handles a replacement of the program's messages: it has dropped some, or written a
 // summary.
-func (s *news) replaced(conv string, messages []json.RawMessage) []item {
+func (s *chatChanges) replaced(conv string, messages []json.RawMessage) []item {
 	if conv != "" || messages == nil {
 		return nil
 	}
@@ -189,7 +189,7 @@ func (s *news) replaced(conv string, messages []json.RawMessage) []item {
 }
 
 // remembers sets the memory that the program already has.
-func (s *news) remembers(m geminiformat.Memory) {
+func (s *chatChanges) remembers(m geminiformat.Memory) {
 	for _, have := range m.Messages {
 		s.first(have.ID)
 		s.kept = append(s.kept, have.ID)
@@ -202,7 +202,7 @@ func (s *news) remembers(m geminiformat.Memory) {
 	}
 }
 
-func (s *news) first(id string) bool {
+func (s *chatChanges) first(id string) bool {
 	if _, ok := s.records[id]; ok {
 		return false
 	}

@@ -17,7 +17,7 @@ import (
 //	streamed   thought  text  text            tool_call  …  completed           text
 //	written                         answer                             call            answer
 type order struct {
-	news    *news
+	changes *chatChanges
 	chats   *tail
 	agents  []*tail
 	waiting []item
@@ -42,11 +42,11 @@ func (o *order) begin() {
 
 // gained reads new records of the chat files, and returns those that can be printed. It reads the
 // main file first: a subagent's file is complete when its call is in the main file.
-func (o *order) gained(subagents string) (notes []stdio.Note, news bool) {
+func (o *order) gained(subagents string) (notes []stdio.Note, changed bool) {
 	if o.chats != nil {
 		for _, line := range o.chats.lines() {
-			news = true
-			o.waiting = append(o.waiting, o.news.read("", line)...)
+			changed = true
+			o.waiting = append(o.waiting, o.changes.read("", line)...)
 		}
 	}
 	for _, a := range o.subagents(subagents) {
@@ -56,13 +56,13 @@ func (o *order) gained(subagents string) (notes []stdio.Note, news bool) {
 			notes = append(notes, stdio.Note{Type: geminiformat.NoteSubagent, ID: id, Data: geminiformat.Data(geminiformat.SubagentNote{At: acpclient.Now(), ToolUseID: o.delegate})})
 		}
 		for _, line := range a.lines() {
-			news = true
-			for _, i := range o.news.read(id, line) {
+			changed = true
+			for _, i := range o.changes.read(id, line) {
 				notes = append(notes, i.note)
 			}
 		}
 	}
-	return append(notes, o.flush()...), news
+	return append(notes, o.flush()...), changed
 }
 
 // subagents returns the files of a session's subagents.

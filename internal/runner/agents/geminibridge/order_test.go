@@ -27,7 +27,7 @@ func setup(t *testing.T) *ordered {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, file.Close()) })
 	return &ordered{t: t, file: file, order: order{
-		news: newNews(), chats: &tail{name: file.Name()}, open: map[string]bool{}, finished: map[string]struct{}{},
+		changes: newChatChanges(), chats: &tail{name: file.Name()}, open: map[string]bool{}, finished: map[string]struct{}{},
 	}}
 }
 
@@ -128,7 +128,7 @@ func TestUnrecordedTextIsKept(t *testing.T) {
 
 func TestRepeatedRecordsAreIgnored(t *testing.T) {
 	t.Parallel()
-	n := newNews()
+	n := newChatChanges()
 	require.Len(t, n.read("", []byte(answerAB)), 1)
 	require.Empty(t, n.read("", []byte(answerAB)))
 	require.Len(t, n.read("", []byte(recordCall)), 1)
@@ -143,7 +143,7 @@ func TestRepeatedRecordsAreIgnored(t *testing.T) {
 
 func TestMemoryPutsCallsAfterTheirAnswers(t *testing.T) {
 	t.Parallel()
-	n := newNews()
+	n := newChatChanges()
 	var m geminiformat.Memory
 	take := func(line string) {
 		for _, i := range n.read("", []byte(line)) {

@@ -65,12 +65,12 @@ func writeSettings(dir string, settings []byte) error {
 	if err != nil {
 		return err
 	}
-	var under, over map[string]any
-	_ = json.Unmarshal(base, &under) // ignore invalid settings, as the program does
-	if err := json.Unmarshal(settings, &over); err != nil {
+	var defaults, overrides map[string]any
+	_ = json.Unmarshal(base, &defaults) // ignore invalid settings, as the program does
+	if err := json.Unmarshal(settings, &overrides); err != nil {
 		return err
 	}
-	merged, err := json.Marshal(merge(under, over))
+	merged, err := json.Marshal(merge(defaults, overrides))
 	if err != nil {
 		return err
 	}
@@ -91,12 +91,12 @@ func readIfThere(name string) ([]byte, error) {
 }
 
 // merge merges over into under, object by object.
-func merge(under, over map[string]any) map[string]any {
+func merge(base, overrides map[string]any) map[string]any {
 	out := map[string]any{}
-	for k, v := range under {
+	for k, v := range base {
 		out[k] = v
 	}
-	for k, v := range over {
+	for k, v := range overrides {
 		a, isObject := out[k].(map[string]any)
 		b, alike := v.(map[string]any)
 		if isObject && alike {

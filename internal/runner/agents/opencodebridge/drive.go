@@ -21,10 +21,10 @@ import (
 const (
 	// settleTime is how long the agent may take to store its work once it is idle.
 	settleTime = 3 * time.Second
-	// idleLooks is how often the agent must be found idle, without having reported it, to count as
+	// idleChecks is how often the agent must be found idle, without having reported it, to count as
 	// idle, if it has begun the prompt or has reported a failure. startLooks is the same if it has
 	// not.
-	idleLooks  = 3
+	idleChecks = 3
 	startLooks = 60
 	lookEvery  = time.Second
 	// lookTimeout bounds one request that asks whether the agent is busy. silenceTimeout is how
@@ -106,7 +106,7 @@ func (b *driver) begin(ctx context.Context, c stdio.Command) {
 		if !m.Info.FromUser() || !opencodeformat.IsMessageOf(m.Info.ID, c.RunID) {
 			continue
 		}
-		if end, over := outcomeOf(m.Info.ID, messages[i+1:]); over {
+		if end, ended := outcomeOf(m.Info.ID, messages[i+1:]); ended {
 			b.out.Note(stdio.Note{Type: stdio.NoteKnown, RunID: c.RunID, ID: m.Info.ID})
 			b.end(ctx, end)
 			return
@@ -412,7 +412,7 @@ func (b *driver) look(ctx context.Context) {
 	now := time.Now()
 	if b.turn != nil && b.turn.idle.IsZero() && now.Sub(b.turn.looked) >= b.lookEvery {
 		b.turn.looked = now
-		b.lookWhetherBusy(ctx)
+		b.checkBusy(ctx)
 	}
 	if t := b.turn; t != nil && !t.retrying.IsZero() && !t.timedOut && !t.interrupted && now.Sub(t.retrying) >= b.timeout {
 		b.abortFailing(ctx, "its server fails")
@@ -420,9 +420,9 @@ func (b *driver) look(ctx context.Context) {
 	b.settle(ctx)
 }
 
-// lookWhetherBusy asks the agent whether it is busy, because it may have become idle without
+// checkBusy asks the agent whether it is busy, because it may have become idle without
 // reporting it.
-func (b *driver) lookWhetherBusy(ctx context.Context) {
+func (b *driver) checkBusy(ctx context.Context) {
 	t := b.turn
 	asked := time.Now()
 	busy, err := b.server.busy(ctx, b.root)
@@ -433,7 +433,7 @@ func (b *driver) lookWhetherBusy(ctx context.Context) {
 			t.silent = asked
 		}
 		if time.Since(t.silent) >= b.silence {
-			b.hung(err)
+			b.failHung(err)
 		}
 		return
 	case busy:
@@ -441,9 +441,9 @@ func (b *driver) lookWhetherBusy(ctx context.Context) {
 	default:
 		t.found++
 		switch {
-		case t.found < startLooks && (t.found < idleLooks || !t.busy && !t.errored):
+		case t.found < startLooks && (t.found < idleChecks || !t.busy && !t.errored):
 		case t.unsure != nil && !t.begun():
-			b.hung(t.unsure)
+			b.failHung(t.unsure)
 		default:
 			t.idle = time.Now()
 		}
@@ -451,8 +451,8 @@ func (b *driver) lookWhetherBusy(ctx context.Context) {
 	t.silent = time.Time{}
 }
 
-// hung kills an agent that does not finish its work, so that no effect follows its reported end.
-func (b *driver) hung(err error) {
+// failHung kills an agent that does not finish its work, so that no effect follows its reported end.
+func (b *driver) failHung(err error) {
 	b.why = fmt.Sprintf("OpenCode does not answer: %v", err)
 	b.server.stop()
 }

@@ -165,7 +165,7 @@ func (b *driver) settleSteers(ctx context.Context) bool {
 	if busy, busyErr := b.server.busy(ctx, b.root); busyErr == nil && busy {
 		t.idle = time.Time{} // it has resumed work
 	} else if since := time.Since(t.idle); since >= b.silence {
-		b.hung(fmt.Errorf("a prompt for the running turn is neither taken nor deleted after %s: %w", since, cmp.Or(err, busyErr, errNotStored)))
+		b.failHung(fmt.Errorf("a prompt for the running turn is neither taken nor deleted after %s: %w", since, cmp.Or(err, busyErr, errNotStored)))
 	}
 	return false
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
-// talk shows a session to a user and handles the typed input. Only the goroutine of run uses it.
-type talk struct {
+// console shows a session to a user and handles the typed input. Only the goroutine of run uses it.
+type console struct {
 	client *client.Client
 	id     string
 	view   *terminal.View
@@ -30,24 +30,24 @@ type talk struct {
 	dialog *terminal.Dialog  // about the question that is being answered
 
 	// The following fields are nil or empty in commands that do not need them.
-	prompt    string                           // shown while nothing is asked
-	say       func(line string) error          // handles a line that does not answer a question
-	interrupt <-chan struct{}                  // Ctrl-C
-	onBreak   func() (leave bool)              // handles it
-	observe   func(client.Event) (bool, error) // sees every event; true ends the talk
+	prompt     string                           // shown while nothing is asked
+	handleLine func(line string) error          // handles a line that does not answer a question
+	interrupt  <-chan struct{}                  // Ctrl-C
+	onBreak    func() (leave bool)              // handles it
+	observe    func(client.Event) (bool, error) // sees every event; true ends it
 }
 
 // call is one API call, made outside the goroutine of run. The returned function runs in that
 // goroutine.
 type call func(ctx context.Context) (then func() error)
 
-func newTalk(api *client.Client, id string, view *terminal.View) *talk {
-	return &talk{client: api, id: id, view: view, closed: map[string]bool{}}
+func newConsole(api *client.Client, id string, view *terminal.View) *console {
+	return &console{client: api, id: id, view: view, closed: map[string]bool{}}
 }
 
 // listen starts reading lines from a terminal or a file. Reading ends with ctx. With own, the view
 // shows the typed text.
-func (t *talk) listen(ctx context.Context, in io.Reader, tty, own bool) error {
+func (t *console) listen(ctx context.Context, in io.Reader, tty, own bool) error {
 	t.tty = tty
 	file, ok := in.(*os.File)
 	if !tty || !own || !ok {
@@ -65,18 +65,18 @@ func (t *talk) listen(ctx context.Context, in io.Reader, tty, own bool) error {
 }
 
 // typing returns the channels of the keyboard; nil without one.
-func (t *talk) typing() (text <-chan string, resized <-chan os.Signal) {
+func (t *console) typing() (text <-chan string, resized <-chan os.Signal) {
 	if t.keys == nil || t.lines == nil {
 		return nil, nil
 	}
 	return t.keys.typing, t.keys.resized
 }
 
-// errLeave ends a talk without an error.
+// errLeave ends a console without an error.
 var errLeave = errors.New("leave")
 
-// run shows the events after a position until the session or the talk ends.
-func (t *talk) run(ctx context.Context, after int64) error {
+// run shows the events after a position until the session or the console ends.
+func (t *console) run(ctx context.Context, after int64) error {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	events := stream(inner, t.client, t.id, after)
@@ -84,9 +84,9 @@ func (t *talk) run(ctx context.Context, after int64) error {
 	go func() {
 		defer close(done)
 		for c := range todo {
-			then := c(inner)
+			result := c(inner)
 			select {
-			case done <- then:
+			case done <- result:
 			case <-inner.Done():
 			}
 		}
@@ -108,7 +108,7 @@ func (t *talk) run(ctx context.Context, after int64) error {
 	return err
 }
 
-func (t *talk) loop(ctx context.Context, events <-chan received, todo chan<- call, done <-chan func() error) error {
+func (t *console) loop(ctx context.Context, events <-chan received, todo chan<- call, done <-chan func() error) error {
 	for {
 		if err := t.ask(); err != nil {
 			return err
@@ -119,7 +119,7 @@ func (t *talk) loop(ctx context.Context, events <-chan received, todo chan<- cal
 			next, out = t.calls[0], todo
 		}
 		lines := t.lines
-		if t.dialog == nil && t.say == nil && !t.tty {
+		if t.dialog == nil && t.handleLine == nil && !t.tty {
 			lines = nil // a file of answers waits for the questions
 		}
 		typing, resized := t.typing()
@@ -131,8 +131,8 @@ func (t *talk) loop(ctx context.Context, events <-chan received, todo chan<- cal
 			err = t.view.Redraw()
 		case out <- next:
 			t.calls = t.calls[1:]
-		case then := <-done:
-			err = then()
+		case result := <-done:
+			err = result()
 		case line, ok := <-lines:
 			err = t.line(line, ok)
 		case <-t.interrupt:
@@ -156,7 +156,7 @@ func (t *talk) loop(ctx context.Context, events <-chan received, todo chan<- cal
 }
 
 // event shows an event and updates the open questions.
-func (t *talk) event(r received) error {
+func (t *console) event(r received) error {
 	if r.err != nil {
 		return fmt.Errorf("follow %s: %w", t.id, r.err)
 	}
@@ -187,22 +187,22 @@ func (t *talk) event(r received) error {
 	if t.observe == nil {
 		return nil
 	}
-	over, err := t.observe(e)
-	if err == nil && over {
+	done, err := t.observe(e)
+	if err == nil && done {
 		err = errLeave
 	}
 	return err
 }
 
 // line handles a typed line; ok is false at the end of the input.
-func (t *talk) line(line string, ok bool) error {
+func (t *console) line(line string, ok bool) error {
 	if !ok {
 		t.lines = nil
 		if t.dialog != nil {
 			t.dialog = nil
 			return t.view.Prompt("")
 		}
-		if t.say != nil {
+		if t.handleLine != nil {
 			return errLeave
 		}
 		return t.view.Prompt("")
@@ -213,8 +213,8 @@ func (t *talk) line(line string, ok bool) error {
 		}
 	}
 	switch {
-	case t.say != nil && (t.dialog == nil || isCommand(line)):
-		return t.say(line)
+	case t.handleLine != nil && (t.dialog == nil || isCommand(line)):
+		return t.handleLine(line)
 	case t.dialog != nil:
 		return t.reply(line)
 	case strings.TrimSpace(line) == "":

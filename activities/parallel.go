@@ -2,9 +2,9 @@ package activities
 
 import "sync"
 
-// together runs functions concurrently, waits for all of them, and returns the error of the first in
-// order that failed. Independent statements then take the time of one round trip.
-func together(do ...func() error) error {
+// inParallel runs functions concurrently, waits for all of them, and returns the error of the first
+// in order that failed. Independent statements then take the time of one round trip.
+func inParallel(do ...func() error) error {
 	errs := make([]error, len(do))
 	var others sync.WaitGroup
 	for i, f := range do[1:] {
