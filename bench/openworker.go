@@ -54,7 +54,7 @@ func measureWorker(ctx context.Context, b *bench, s *section) (err error) {
 	s.note("One worker has at least %d sessions that sleep and whose workflows are open, and then, alongside them, %d and %d sessions that stream, a word every %s each. Memory is the resident set of the worker's "+
 		"process %s after the last session has come, with the garbage of that moment; *in use* is what its last garbage collection left, with the stacks. Connections are its open files. "+
 		"*Each* is the growth from one row to the next, divided by the sessions that came; %d workflows at most are in memory. The last row is the measured memory if there are %d sessions that stream and "+
-		"%d that sleep; otherwise it is twice the memory in use, because about as much garbage accumulates.", o.Open, o.Streams/2, o.Streams, streamPause, o.Window, cachedWorkflows, goalStreams, goalOpen)
+		"%d that sleep; otherwise it is twice what so many sessions would have in use, because about as much garbage accumulates.", o.Open, o.Streams/2, o.Streams, streamPause, o.Window, cachedWorkflows, goalStreams, goalOpen)
 
 	p, err := newProbe(ctx, sys.client, 1) // the worker has done everything once
 	if err != nil {

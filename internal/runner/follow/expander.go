@@ -82,7 +82,7 @@ func (e *expander) note(now time.Time) (settled bool) {
 				return nil
 			case err != nil:
 				return err
-			case !d.IsDir() && path == base: // for example a symbolic link to a directory
+			case d.Type()&fs.ModeSymlink != 0: // the directory of a link does not change with its target
 				return errUnsettled
 			case !d.IsDir():
 				return nil

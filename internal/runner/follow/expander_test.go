@@ -91,3 +91,17 @@ func TestExpanderReadsTooManyDirectoriesEachTime(t *testing.T) {
 	}
 	require.LessOrEqual(t, len(e.dirs), maxExpandedDirs)
 }
+
+// TestExpanderReadsDirectoriesWithLinksEachTime: a directory does not change when the target of a
+// link in it appears.
+func TestExpanderReadsDirectoriesWithLinksEachTime(t *testing.T) {
+	t.Parallel()
+	root, target := t.TempDir(), filepath.Join(t.TempDir(), "target")
+	require.NoError(t, os.Symlink(target, filepath.Join(root, "link.jsonl")))
+	require.NoError(t, os.Chtimes(root, time.Time{}, time.Now().Add(-time.Hour)))
+	patterns := []string{filepath.Join(root, "*.jsonl")}
+	var e expander
+	require.Empty(t, e.expand(patterns, false))
+	require.NoError(t, os.WriteFile(target, []byte("x"), 0o600))
+	require.Len(t, e.expand(patterns, false), 1)
+}
