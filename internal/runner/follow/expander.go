@@ -38,10 +38,10 @@ type dirState struct {
 	written time.Time
 }
 
-// expand is Expand. With afresh, it reads the directories in any case.
-func (e *expander) expand(patterns []string, afresh bool) []string {
+// expand is Expand. With reread, it reads the directories in any case.
+func (e *expander) expand(patterns []string, reread bool) []string {
 	same := slices.Equal(patterns, e.patterns)
-	if same && !afresh && e.settled && e.unchanged() {
+	if same && !reread && e.settled && e.unchanged() {
 		return e.found
 	}
 	if !same {
