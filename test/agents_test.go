@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -149,7 +148,7 @@ func keepsItsMemory(t *testing.T, a agentUnderTest) {
 		return e.RunID == turn && e.Type == "block_complete" && strings.Contains(string(e.Data), `"tool_use"`) ||
 			e.RunID == turn && e.Type == "block_update" && strings.Contains(string(e.Data), `"running"`)
 	})
-	require.NoError(t, syscall.Kill(s.child(t, "overwinter", "worker"), syscall.SIGKILL))
+	s.killChild(t, "overwinter", "worker")
 	require.Equal(t, "completed", s.waitPrompt(t, id, "wait", 90*time.Second)["status"])
 	require.Equal(t, 1, strings.Count(s.text(t, id), `waited`+"\n"), "the tool ran once")
 

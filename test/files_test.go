@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -110,7 +109,7 @@ func TestWorkspaceFiles(t *testing.T) {
 	stream.wait(t, 60*time.Second, "the first file is reported", func(e event) bool {
 		return e.Type == "file" && strings.Contains(string(e.Data), "a.txt")
 	})
-	require.NoError(t, syscall.Kill(s.child(t, "overwinter", "worker"), syscall.SIGKILL))
+	s.killChild(t, "overwinter", "worker")
 	require.Equal(t, "completed", s.waitPrompt(t, id, "second", 90*time.Second)["status"])
 	require.ElementsMatch(t, []string{"created a.txt", "created b.txt", "created c.txt", "deleted notes.txt"},
 		changes(t, stream.all(t))[4:])

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -50,7 +49,7 @@ func TestSessionIsForkedWithAnotherAgent(t *testing.T) {
 	s.follow(t, first).wait(t, 2*time.Minute, "the agent is being installed", func(e event) bool {
 		return e.Type == "setup" && strings.Contains(string(e.Data), `"image"`)
 	})
-	require.NoError(t, syscall.Kill(s.child(t, "overwinter", "worker"), syscall.SIGKILL))
+	s.killChild(t, "overwinter", "worker")
 	add(3) // the original continues
 	require.Equal(t, "completed", s.waitPrompt(t, first, "edited", 4*time.Minute)["status"])
 	s.wasHandedOver(t, first, "demo", "line 1\nthat was all of it")

@@ -76,7 +76,7 @@ func TestTurnOfKilledWorkerIsTakenOver(t *testing.T) {
 		ids, streams = append(ids, id), append(streams, stream)
 	}
 	killed := time.Now()
-	require.NoError(t, syscall.Kill(s.child(t, "overwinter worker"), syscall.SIGKILL))
+	s.killChild(t, "overwinter worker")
 	// The time of the next worker to start and to serve a prompt shows how busy the machine is with
 	// other tests.
 	s.prompt(t, idle, "second", "hello again")

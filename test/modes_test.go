@@ -2,7 +2,6 @@ package test
 
 import (
 	"fmt"
-	"syscall"
 	"testing"
 	"time"
 
@@ -27,7 +26,7 @@ func TestModesSurviveLostParts(t *testing.T) { //nolint:tparallel // one part af
 		{"steer, worker", "worker", steerComesFirst("cancelled", "completed")}, // the turn may end while no worker runs
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.test(t, s, func() { require.NoError(t, syscall.Kill(s.child(t, "overwinter "+c.part), syscall.SIGKILL)) })
+			c.test(t, s, func() { s.killChild(t, "overwinter "+c.part) })
 		})
 	}
 }

@@ -3,7 +3,6 @@ package test
 import (
 	"net/http"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -43,7 +42,7 @@ func TestQuestionsSurviveTheirSandboxes(t *testing.T) {
 	s.explained(t, id, "question", "", "question_open")
 	s.prompt(t, id, "waits", "recall")
 
-	require.NoError(t, syscall.Kill(s.child(t, "overwinter", "worker"), syscall.SIGKILL))
+	s.killChild(t, "overwinter", "worker")
 	s.answer(t, id, question, object{"answer": "once"})
 	require.Equal(t, "completed", s.waitPrompt(t, id, "asks", 90*time.Second)["status"])
 	require.Equal(t, "completed", s.waitPrompt(t, id, "waits", 60*time.Second)["status"])

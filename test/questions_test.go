@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -81,7 +80,7 @@ func TestClaudeCodeAsksPeople(t *testing.T) {
 	question = s.asked(t, id)
 	require.Equal(t, "question", question["kind"])
 	require.Equal(t, "Which colour?", question["title"])
-	require.NoError(t, syscall.Kill(s.child(t, "overwinter", "worker"), syscall.SIGKILL))
+	s.killChild(t, "overwinter", "worker")
 	s.answer(t, id, question, object{"answers": object{"Which colour?": "Green"}})
 	require.Equal(t, "completed", s.waitPrompt(t, id, "colour", 90*time.Second)["status"])
 	require.Contains(t, s.text(t, id), "Green")

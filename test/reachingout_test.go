@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -126,7 +125,7 @@ func (s *stack) usesItsTools(t *testing.T, a reachingOut, id string, stream *fol
 	}
 	for _, kind := range []string{"title", "screenshot", "pull_request"} {
 		stream.wait(t, 2*time.Minute, "the agent has reported "+kind, func(e event) bool { return e.Type == kind && reports(e) })
-		require.NoError(t, syscall.Kill(s.child(t, "overwinter", "worker"), syscall.SIGKILL))
+		s.killChild(t, "overwinter", "worker")
 	}
 	require.Equal(t, "completed", s.waitPrompt(t, id, "tools", 3*time.Minute)["status"])
 	effects := map[string]int{}
@@ -166,7 +165,7 @@ func (s *stack) asksInItsSleep(t *testing.T, a reachingOut, id string, stream *f
 	s.prompt(t, id, "asks", "{{touch-"+a.name+"}} it")
 	question := s.asked(t, id)
 	s.asleep(t, id)
-	require.NoError(t, syscall.Kill(s.child(t, "overwinter", "worker"), syscall.SIGKILL))
+	s.killChild(t, "overwinter", "worker")
 	s.answer(t, id, question, object{"answer": "once"})
 	require.Equal(t, "completed", s.waitPrompt(t, id, "asks", 3*time.Minute)["status"])
 	text := s.text(t, id)

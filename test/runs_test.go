@@ -3,7 +3,6 @@ package test
 import (
 	"net/http"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -63,7 +62,7 @@ func TestRunsContinueForkAndSurviveWorkerLoss(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return s.insist(t, "GET", "/api/runs/"+second["runId"].(string), nil)["status"] == "processing"
 	}, 2*time.Minute, 20*time.Millisecond)
-	require.NoError(t, syscall.Kill(s.child(t, "overwinter worker"), syscall.SIGKILL))
+	s.killChild(t, "overwinter worker")
 	ended := s.waitRun(t, second["runId"].(string))
 	require.Equal(t, "completed", ended["outcome"])
 	require.EqualValues(t, 1, ended["attempts"])

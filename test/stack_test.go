@@ -177,6 +177,15 @@ func (s *stack) child(t *testing.T, words ...string) int {
 	return found
 }
 
+// killChild kills a child of the stack: see child. One that was found while it ended, for example
+// because it had just been killed, does not count.
+func (s *stack) killChild(t *testing.T, words ...string) {
+	t.Helper()
+	eventually(t, within, "a child "+strings.Join(words, " ")+" is killed", func() error {
+		return syscall.Kill(s.child(t, words...), syscall.SIGKILL)
+	})
+}
+
 func (s *stack) dump(t *testing.T) {
 	t.Helper()
 	t.Logf("output of overwinter dev:\n%s", s.out)

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -93,7 +92,7 @@ func TestWebhooksSurviveWorkerLoss(t *testing.T) {
 		}
 		return nil
 	})
-	require.NoError(t, syscall.Kill(s.child(t, "overwinter", "worker"), syscall.SIGKILL))
+	s.killChild(t, "overwinter", "worker")
 	s.insist(t, "POST", "/api/sessions/"+id+"/hibernate", nil)
 	s.waitStatus(t, id, "hibernated", 60*time.Second)
 	s.insist(t, "DELETE", "/api/sessions/"+id, nil)

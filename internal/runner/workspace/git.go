@@ -132,6 +132,10 @@ func Git(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	return out, err
 }
 
+// pipeDelay bounds the wait for the output of a git that has exited. A process that it has left behind
+// may keep the pipe open, but on a busy machine reading it may also take seconds.
+const pipeDelay = 20 * time.Second
+
 // runGit is Git with additional environment, and with at most most bytes of output (0 for all). cut
 // reports that the output was longer.
 func runGit(ctx context.Context, dir string, env []string, most int64, args ...string) (out []byte, cut bool, err error) {
@@ -142,7 +146,7 @@ func runGit(ctx context.Context, dir string, env []string, most int64, args ...s
 	cmd.Env = append(append(os.Environ(), "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C"), env...)
 	stderr := &tail{}
 	cmd.Stderr = stderr
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = pipeDelay
 	if most == 0 {
 		out, err = cmd.Output()
 	} else {
