@@ -132,8 +132,8 @@ func Git(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	return out, err
 }
 
-// pipeDelay bounds the wait for the output of a git that has exited. A process that it has left behind
-// may keep the pipe open, but on a busy machine reading it may also take seconds.
+// pipeDelay bounds the wait for the output of a git that has exited. A process that git started in
+// the background may keep the pipe open, but on a busy machine reading it may also take seconds.
 const pipeDelay = 20 * time.Second
 
 // runGit is Git with additional environment, and with at most most bytes of output (0 for all). cut
