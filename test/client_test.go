@@ -331,8 +331,8 @@ func (e *event) shorten() {
 	}
 }
 
-// all returns the events up to the newest one of the log. all waits for that event, because the
-// stream may lag behind a prompt's status in the API.
+// all returns the events up to the newest one of the log. all waits for that event: the API may show
+// a prompt's status before the stream has delivered its events.
 func (f *follower) all(t *testing.T) []event {
 	t.Helper()
 	newest := f.newest(t)

@@ -62,8 +62,8 @@ func (r *Runtime) openMounts(root *wire.RootSpec) (files []*os.File, err error) 
 }
 
 // idmapOf returns the user namespace to whose ids the owners of a mount's files are mapped, -1 for
-// none. Without the mapping, programs that belong to the machine's root would appear to belong to
-// the user nobody.
+// none. Without the mapping, programs of the machine's root would appear with the overflow user id
+// as their owner.
 func (r *Runtime) idmapOf(m wire.Mount) int {
 	if r.idmap == nil || !m.ReadOnly || !r.mappable[m.Source] {
 		return -1
