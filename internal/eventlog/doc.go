@@ -6,12 +6,13 @@
 //	Append ──┼─▶ Appender ──one commit──▶ Postgres ──one read──▶ tail of a session ─┼─▶ Reader.Next
 //	Append ──┘   (gathers)                 │  │    (all that grew)   (in memory)    └─▶ Reader.Next
 //	                                       │  └────pages──▶ a reader at an older position
-//	                                       └─NOTIFY─▶ Follower: which sessions grew
+//	                                       └─NOTIFY─▶ Follower: which sessions grew, and small new events
 //
 // A session with readers has a tail: its newest events, encoded for the readers, in chunks that are
-// filled once and then never move. After a notification, one statement reads the new events of all
-// sessions that grew, and the readers are woken; each writes the same bytes from its own position.
-// The number of readers does not change the number of statements.
+// filled once and then never move. A notification contains the new events if they are small, and
+// they join the tail if they follow its newest event. Otherwise one statement reads the new events
+// of all sessions that grew. Then the readers are woken; each writes the same bytes from its own
+// position. The number of readers does not change the number of statements.
 //
 // # Invariants
 //
@@ -60,6 +61,7 @@
 //	the LISTEN connection is lost   it is reopened with backoff, then every tail is read once;
 //	                                until then the poll finds new events within a second
 //	a notification is lost          the poll finds it
+//	notifications change places     the events of the earlier one do not follow, and are read
 //	Postgres does not respond       readers wait, and are woken by their timers meanwhile; tails
 //	                                are reread with backoff
 //	a reader is slow                it reads from its own position: from the tail, or from Postgres

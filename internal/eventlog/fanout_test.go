@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -58,7 +59,7 @@ func (s *countingSource) setFault(fault func(context.Context) error) {
 	s.fault = fault
 }
 
-func (s *countingSource) EventsListen(ctx context.Context, ready func(), changed func([]string)) error {
+func (s *countingSource) EventsListen(ctx context.Context, ready func(), changed func([]eventlog.Growth)) error {
 	return s.DB.EventsListen(ctx, func() { ready(); s.notified.Do(func() { close(s.listens) }) }, changed)
 }
 
@@ -81,11 +82,19 @@ func (b *logBundle) counted(t *testing.T, o eventlog.FollowerOptions) (*counting
 // append writes events that belong to no run.
 func (b *logBundle) append(t testingT, n int, ids ...string) {
 	t.Helper()
+	b.appendData(t, n, `{"text":"0123456789"}`, ids...)
+}
+
+// large is the data of an event that no notification has room for.
+var large = `{"text":"` + strings.Repeat("0123456789", 1000) + `"}`
+
+func (b *logBundle) appendData(t testingT, n int, data string, ids ...string) {
+	t.Helper()
 	appends := make([]eventlog.Append, len(ids))
 	for i, id := range ids {
 		appends[i].SessionID = id
 		for range n {
-			appends[i].Events = append(appends[i].Events, eventlog.Draft{Type: "x", At: time.Now(), Data: json.RawMessage(`{"text":"0123456789"}`)})
+			appends[i].Events = append(appends[i].Events, eventlog.Draft{Type: "x", At: time.Now(), Data: json.RawMessage(data)})
 		}
 	}
 	verdicts, err := b.db.EventsAppend(context.Background(), appends)
@@ -121,7 +130,7 @@ func openReaders(ctx context.Context, t *testing.T, b *logBundle, f *eventlog.Fo
 	return readers
 }
 
-func TestCommitIsReadOnceForAllReaders(t *testing.T) {
+func TestLargeCommitIsReadOnceForAllReaders(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
@@ -132,7 +141,7 @@ func TestCommitIsReadOnceForAllReaders(t *testing.T) {
 		readers := openReaders(ctx, t, b, f, id, n)
 		const commits = 20
 		for range commits {
-			b.append(t, 1, id)
+			b.appendData(t, 1, large, id)
 			for _, r := range readers {
 				got, err := r.Next(ctx, nil)
 				require.NoError(t, err)
@@ -146,7 +155,45 @@ func TestCommitIsReadOnceForAllReaders(t *testing.T) {
 	}
 }
 
-func TestCommitOfManySessionsIsReadWithOneStatement(t *testing.T) {
+// TestSmallCommitIsNotRead: its events arrive with the notification.
+func TestSmallCommitIsNotRead(t *testing.T) {
+	t.Parallel()
+	b := setupLog(t, eventlog.FollowerOptions{})
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	source, f := b.counted(t, eventlog.FollowerOptions{Poll: time.Hour})
+	ids := []string{b.session(t), b.session(t), b.session(t)}
+	readers := make([]*eventlog.Reader, len(ids))
+	for i, id := range ids {
+		readers[i] = openReaders(ctx, t, b, f, id, 1)[0]
+	}
+	const commits = 20
+	for range commits {
+		b.append(t, 2, ids...)
+		for _, r := range readers {
+			readTo(ctx, t, r, r.Position()+2)
+		}
+	}
+	require.LessOrEqual(t, source.reads.Load(), int64(len(ids)), "only sessions whose creation was notified late")
+	// A reader from the start reads Postgres, and gets the same bytes.
+	for i, id := range ids {
+		fromMemory, err := f.Follow(ctx, id, readers[i].Position()-4)
+		require.NoError(t, err)
+		defer fromMemory.Close()
+		got, err := fromMemory.Next(ctx, nil)
+		require.NoError(t, err)
+		frames := string(got.Frames)
+		_, other := b.counted(t, eventlog.FollowerOptions{Poll: time.Hour})
+		read, err := other.Follow(ctx, id, readers[i].Position()-4)
+		require.NoError(t, err)
+		defer read.Close()
+		got, err = read.Next(ctx, nil)
+		require.NoError(t, err)
+		require.Equal(t, string(got.Frames), frames)
+	}
+}
+
+func TestLargeCommitOfManySessionsIsReadWithOneStatement(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
@@ -163,7 +210,7 @@ func TestCommitOfManySessionsIsReadWithOneStatement(t *testing.T) {
 	before := source.reads.Load()
 	const commits = 10
 	for range commits {
-		b.append(t, 2, ids...)
+		b.appendData(t, 2, large[:300]+`"}`, ids...) // the notification has room for some of the sessions
 		for _, r := range readers {
 			readTo(ctx, t, r, r.Position()+2)
 		}

@@ -25,7 +25,14 @@ type Source interface {
 	// EventsListen reports commits until ctx ends or its connection is lost, and then returns an
 	// error. It calls ready when no later commit can be missed, and changed with the sessions that
 	// have grown, or with none for all.
-	EventsListen(ctx context.Context, ready func(), changed func(sessionIDs []string)) error
+	EventsListen(ctx context.Context, ready func(), changed func(grown []Growth)) error
+}
+
+// Growth reports that the log of a session has grown. Events are the new events if the report
+// contains them, in order and without gaps; otherwise they must be read.
+type Growth struct {
+	SessionID string
+	Events    []Event
 }
 
 // Bounds are the positions of the oldest and the newest event of a session, or 1 and 0 if it has no
@@ -195,9 +202,9 @@ func (f *Follower) background(task func()) bool {
 }
 
 // changed handles the report of a commit.
-func (f *Follower) changed(sessionIDs []string) {
-	f.topics.grown(sessionIDs)
-	f.hub.publish(sessionIDs)
+func (f *Follower) changed(grown []Growth) {
+	f.topics.grown(grown)
+	f.hub.publish(grown)
 }
 
 // listen maintains the listening connection. After a reconnect it reads all tails, to find commits

@@ -37,17 +37,17 @@ func (h *hub) unwatch(sessionID string, wake chan struct{}) {
 }
 
 // publish wakes the watchers of the sessions, or all if none are given.
-func (h *hub) publish(sessionIDs []string) {
+func (h *hub) publish(grown []Growth) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(sessionIDs) == 0 {
+	if len(grown) == 0 {
 		for _, watchers := range h.watchers {
 			wakeAll(watchers)
 		}
 		return
 	}
-	for _, id := range sessionIDs {
-		wakeAll(h.watchers[id])
+	for _, g := range grown {
+		wakeAll(h.watchers[g.SessionID])
 	}
 }
 

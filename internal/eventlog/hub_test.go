@@ -22,11 +22,11 @@ func TestOverflowedWatcherIsWokenOnce(t *testing.T) {
 	h := newHub()
 	wake := h.watch("ses_a")
 	for range 1000 { // no receiver: none of these may block
-		h.publish([]string{"ses_a"})
+		h.publish([]Growth{{SessionID: "ses_a"}})
 	}
 	h.unwatch("ses_a", wake)
 	h.unwatch("ses_a", wake)
-	h.publish([]string{"ses_a"})
+	h.publish([]Growth{{SessionID: "ses_a"}})
 	require.True(t, isAwake(wake), "the wake-ups before it left are one")
 	require.False(t, isAwake(wake))
 	require.Empty(t, h.watchers)
@@ -46,7 +46,7 @@ func TestWatchPublishAndLeaveAtOnce(t *testing.T) {
 		all.Go(func() {
 			for n := range 300 {
 				if n%2 == 0 {
-					h.publish([]string{"ses_0", "ses_1", "ses_2"})
+					h.publish([]Growth{{SessionID: "ses_0"}, {SessionID: "ses_1"}, {SessionID: "ses_2"}})
 				} else {
 					h.publish(nil)
 				}
@@ -61,7 +61,7 @@ func TestOnlyWatchersOfSessionAreWoken(t *testing.T) {
 	t.Parallel()
 	h := newHub()
 	a, b := h.watch("ses_a"), h.watch("ses_b")
-	h.publish([]string{"ses_a"})
+	h.publish([]Growth{{SessionID: "ses_a"}})
 	require.True(t, isAwake(a))
 	require.False(t, isAwake(b))
 	h.publish(nil)

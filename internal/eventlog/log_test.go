@@ -326,7 +326,7 @@ func killListener(ctx context.Context, t *testing.T, conn *pgx.Conn) (pid int) {
 // deafSource never receives a notification.
 type deafSource struct{ *postgres.DB }
 
-func (deafSource) EventsListen(ctx context.Context, _ func(), _ func([]string)) error {
+func (deafSource) EventsListen(ctx context.Context, _ func(), _ func([]eventlog.Growth)) error {
 	<-ctx.Done()
 	return ctx.Err()
 }

@@ -39,10 +39,13 @@ type topics struct {
 	bytes int      // of all tails
 	// wake has room for one signal for each reading goroutine: one that finds no work waits again.
 	wake chan struct{}
+	page *Page // encodes events that arrive with a report
 }
 
 func newTopics(o FollowerOptions) *topics {
-	return &topics{options: o, byID: map[string]*topic{}, wake: make(chan struct{}, tailReads)}
+	ts := &topics{options: o, byID: map[string]*topic{}, wake: make(chan struct{}, tailReads)}
+	ts.page = NewPage(&ts.options.Format, "", 0)
+	return ts
 }
 
 // enter returns the topic of a session for an additional reader. Its tail has no position before
@@ -140,23 +143,57 @@ func (ts *topics) clear() {
 	}
 }
 
-// grown schedules reads of the topics, or of all if no ids are given.
-func (ts *topics) grown(sessionIDs []string) {
+// grown adds the reported events to their topics, and schedules reads of the topics whose events
+// are not reported or do not follow; of all topics if no session is given.
+func (ts *topics) grown(grown []Growth) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	if len(sessionIDs) == 0 {
+	if len(grown) == 0 {
 		for _, t := range ts.byID {
 			t.dirty = true
 			ts.enqueue(t)
 		}
 		return
 	}
-	for _, id := range sessionIDs {
-		if t := ts.byID[id]; t != nil {
+	for _, g := range grown {
+		if t := ts.byID[g.SessionID]; t != nil && !ts.extend(t, g.Events) {
 			t.dirty = true
 			ts.enqueue(t)
 		}
 	}
+}
+
+// extend adds reported events to the tail and wakes its readers. It returns false if the topic must
+// be read instead: events are missing between the newest one and those that are reported, or a read
+// is scheduled or in progress. Reports of different writers may arrive in any order. The caller
+// holds mu.
+func (ts *topics) extend(t *topic, events []Event) bool {
+	if len(events) == 0 || !t.placed || t.readers == 0 {
+		return false
+	}
+	t.mu.Lock()
+	newest := t.tail.newest
+	first, last := events[0].Seq, events[len(events)-1].Seq
+	if last <= newest {
+		t.mu.Unlock()
+		return true
+	}
+	if t.pending || t.dirty || first > newest+1 {
+		t.mu.Unlock()
+		return false
+	}
+	ts.page.Reset(t.sessionID, newest)
+	for i := range events[newest+1-first:] {
+		ts.page.Add(&events[newest+1-first+int64(i)])
+	}
+	follows := ts.page.After == newest && ts.page.last() == last
+	if follows {
+		t.tail.append(ts.page)
+		t.wake()
+	}
+	t.mu.Unlock()
+	ts.account(t)
+	return follows
 }
 
 // enqueue schedules a read of a topic if there may be more. The caller holds mu.

@@ -83,11 +83,11 @@ func (db *DB) eventsAppend(ctx context.Context, appends []eventlog.Append, begin
 			}
 			return b.flush(ctx, out)
 		})
-	// Also after an error: the response to a commit may have been lost.
-	db.readers.notify(b.grown...) //nolint:contextcheck // the notifier outlives the call
 	if err != nil {
+		db.readers.notify(b.grown...) //nolint:contextcheck // the response to the commit may have been lost; the notifier outlives the call
 		return nil, err
 	}
+	db.readers.publish(b.log.events) //nolint:contextcheck // the notifier outlives the call
 	return verdicts, nil
 }
 
@@ -263,10 +263,10 @@ func (b *appendTx) event(s *appendSession, run *dbsqlc.RunsForAppendRow, d event
 	s.LastSeq++
 	s.changed = true
 	row := eventRow{
-		SessionNo: s.No, Seq: s.LastSeq, Type: text(d.Type), ConversationID: text(d.ConversationID),
-		RunNo: run.No, At: at, Data: string(data),
+		SessionID: s.ID, SessionNo: s.No, Seq: s.LastSeq, Type: text(d.Type), ConversationID: text(d.ConversationID),
+		RunNo: run.No, Run: run.ID, At: at, Data: string(data),
 	}
-	b.log.add(row)
+	b.log.add(&row)
 	b.fold.add(fold, row.Seq, conversation.EventType(d.Type), data)
 	b.reports.add(b.reported, s.ID, run.ID, row, data)
 }

@@ -3,21 +3,14 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"strings"
+	"encoding/json"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
-
-// channel carries the ids of sessions whose logs have grown.
-const channel = "overwinter_events"
-
-// maxNotify bounds the bytes of a notification. Postgres accepts fewer than 8000.
-const maxNotify = 7900
-
-// maxNotices bounds the notifications of one commit; beyond it, a single "*" is sent.
-const maxNotices = 4
 
 // runByID makes EventsInsert find the number of a run by its id.
 const runByID = -1
@@ -31,6 +24,7 @@ func runNo(runID string) int32 {
 }
 
 type eventRow struct {
+	SessionID      string
 	SessionNo      int64
 	Seq            int64
 	Type           string
@@ -39,11 +33,28 @@ type eventRow struct {
 	RunNo          int32  // runByID if not known
 	At             time.Time
 	Data           string
+	// Run is the id of an existing run, for readers. Unsure means that RunID may name none.
+	Run    string
+	Unsure bool
+}
+
+// event returns the event as readers get it after the commit. If that is unsure, the event has no
+// data.
+func (e *eventRow) event() eventlog.Event {
+	if e.Unsure {
+		return eventlog.Event{SessionID: e.SessionID, Seq: e.Seq}
+	}
+	return eventlog.Event{
+		Seq: e.Seq, Type: e.Type, SessionID: e.SessionID, ConversationID: e.ConversationID, RunID: session.RunOf(e.Run),
+		At: e.At.UTC(), Data: json.RawMessage(e.Data),
+	}
 }
 
 // eventRows are events to insert, by column.
 type eventRows struct {
 	dbsqlc.EventsInsertParams
+	// events are the same events for readers.
+	events []eventlog.Event
 	// others are the conversations other than the main one, each once.
 	others dbsqlc.EventConversationsInsertParams
 	known  map[conversationKey]bool
@@ -54,7 +65,7 @@ type conversationKey struct {
 	id        string
 }
 
-func (r *eventRows) add(e eventRow) {
+func (r *eventRows) add(e *eventRow) {
 	r.SessionNos = append(r.SessionNos, e.SessionNo)
 	r.Seqs = append(r.Seqs, e.Seq)
 	r.Types = append(r.Types, e.Type)
@@ -63,6 +74,7 @@ func (r *eventRows) add(e eventRow) {
 	r.RunNos = append(r.RunNos, e.RunNo)
 	r.Ats = append(r.Ats, e.At)
 	r.Datas = append(r.Datas, e.Data)
+	r.events = append(r.events, e.event())
 	key := conversationKey{e.SessionNo, e.ConversationID}
 	if e.ConversationID == "" || e.ConversationID == conversation.Main || r.known[key] {
 		return
@@ -88,27 +100,3 @@ func (r *eventRows) insertConversations(ctx context.Context, q *dbsqlc.Queries, 
 	}
 	return q.EventConversationsInsert(ctx, out, &r.others)
 }
-
-// notices returns the payloads that name the sessions: a few full ones, or one that names all.
-func notices(sessionIDs []string) []string {
-	var out []string
-	var payload strings.Builder
-	for _, id := range sessionIDs {
-		if payload.Len() > 0 && payload.Len()+1+len(id) > maxNotify {
-			out = append(out, payload.String())
-			payload.Reset()
-		}
-		if payload.Len() > 0 {
-			payload.WriteByte(',')
-		}
-		payload.WriteString(id)
-	}
-	out = append(out, payload.String())
-	if len(out) > maxNotices {
-		return []string{everySession}
-	}
-	return out
-}
-
-// everySession is the payload that names all sessions.
-const everySession = "*"

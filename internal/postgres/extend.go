@@ -18,20 +18,25 @@ func (db *DB) eventsExtend(ctx context.Context, appends []eventlog.Append) (map[
 	if extend == nil {
 		return nil, nil
 	}
-	var ids []string
+	var rows []dbsqlc.EventsExtendRow
 	err := db.inOneTrip(ctx, func(in *lookups) (err error) {
-		ids, err = db.q.EventsExtend(ctx, in, extend)
+		rows, err = db.q.EventsExtend(ctx, in, extend)
 		return err
 	})
 	if err != nil {
 		db.readers.notify(extend.SessionIds...) //nolint:contextcheck // the notifier outlives the call
 		return nil, fault("append deltas", err)
 	}
-	db.readers.notify(ids...) //nolint:contextcheck // as above
-	extended := make(map[string]struct{}, len(ids))
-	for _, id := range ids {
-		extended[id] = struct{}{}
+	extended := make(map[string]struct{}, len(rows))
+	events := make([]eventlog.Event, 0, len(rows))
+	for _, row := range rows {
+		extended[row.SessionID] = struct{}{}
+		a := &appends[row.Place-1]
+		d := &a.Events[0]
+		e := eventRow{SessionID: a.SessionID, Seq: row.Seq, Type: d.Type, ConversationID: d.ConversationID, Run: a.RunID, At: d.At, Data: extend.Datas[row.Place-1]}
+		events = append(events, e.event())
 	}
+	db.readers.publish(events) //nolint:contextcheck // as above
 	return extended, nil
 }
 

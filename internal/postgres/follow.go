@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -272,9 +272,9 @@ const listenCheck = 15 * time.Second
 
 // EventsListen reports commits as they happen, until ctx ends or its dedicated connection is lost;
 // it always returns an error. It calls ready once when no later commit can be missed, and changed
-// with the ids of sessions whose logs have grown, or with none if all may have. Both callbacks run
-// on this goroutine and must not block.
-func (db *DB) EventsListen(ctx context.Context, ready func(), changed func(sessionIDs []string)) error {
+// with the sessions whose logs have grown, or with none if all may have. Both callbacks run on this
+// goroutine and must not block.
+func (db *DB) EventsListen(ctx context.Context, ready func(), changed func(grown []eventlog.Growth)) error {
 	const doing = "listen for events"
 	config := db.conn.Copy()
 	config.RuntimeParams["application_name"] += " (listen)"
@@ -296,10 +296,12 @@ func (db *DB) EventsListen(ctx context.Context, ready func(), changed func(sessi
 		notice, err := conn.WaitForNotification(wait)
 		cancel()
 		switch {
-		case err == nil && notice.Payload == everySession:
-			changed(nil)
 		case err == nil:
-			changed(strings.Split(notice.Payload, ","))
+			grown, err := growths(notice.Payload)
+			if err != nil {
+				db.options.Logger.WarnContext(ctx, "could not decode new events; they are read instead", slog.Any("error", err))
+			}
+			changed(grown)
 		case ctx.Err() != nil || conn.IsClosed():
 			return fault(doing, err)
 		default:

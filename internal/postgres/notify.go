@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/overwinter-dev/overwinter/internal/backoff"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
 )
 
 // notifier wakes readers of sessions whose logs have grown. It notifies after the commits rather
@@ -18,19 +19,29 @@ import (
 // databases of a server, so that every append would wait for the disk flush of every other one. One
 // connection sends the payloads that have accumulated during the previous notification.
 //
+// A notification also contains the new events if they are few and small, as those of most commits of
+// an agent that prints at its own pace: readers in other processes then need not read them.
+//
 // A notification may be lost, with the process or the connection. Readers poll.
 type notifier struct {
 	connect func(context.Context) (*pgx.Conn, error)
 	logger  *slog.Logger
 
 	mu      sync.Mutex
-	grown   map[string]struct{}
+	grown   map[string]*news
+	size    int  // bytes of all news
 	all     bool // too many sessions to name
 	stopped bool
 	stop    context.CancelFunc // nil until the first notification
 	done    chan struct{}
 	// wake has room for one: the loop takes all payloads when it wakes.
 	wake chan struct{}
+}
+
+// news are the unsent events of a session.
+type news struct {
+	encoded []byte // empty if the events must be read
+	last    int64  // the position of the last event; 0 if the events must be read
 }
 
 const (
@@ -49,7 +60,7 @@ func newNotifier(config *pgx.ConnConfig, logger *slog.Logger) *notifier {
 	config.RuntimeParams["synchronous_commit"] = "off" // no data to flush
 	return &notifier{
 		connect: func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, config) },
-		logger:  logger, grown: map[string]struct{}{}, wake: make(chan struct{}, 1),
+		logger:  logger, grown: map[string]*news{}, wake: make(chan struct{}, 1),
 	}
 }
 
@@ -57,15 +68,59 @@ func newNotifier(config *pgx.ConnConfig, logger *slog.Logger) *notifier {
 func (n *notifier) notify(sessionIDs ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.stopped || len(sessionIDs) == 0 {
+	for _, id := range sessionIDs {
+		n.forget(id)
+	}
+	n.signal()
+}
+
+// publish sends committed events to readers, or makes them read those that are too large for a
+// notification, or that have no data. It never blocks.
+func (n *notifier) publish(events []eventlog.Event) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i := range events {
+		n.add(&events[i])
+	}
+	n.signal()
+}
+
+// add adds an event to the news of its session. The caller holds mu.
+func (n *notifier) add(e *eventlog.Event) {
+	of := n.grown[e.SessionID]
+	if of == nil {
+		of = &news{last: e.Seq - 1}
+		n.grown[e.SessionID] = of
+	}
+	// Another goroutine may have published a later commit first.
+	if e.Data == nil || of.last != e.Seq-1 || n.size+len(e.Data) > maxNotify {
+		n.forget(e.SessionID)
 		return
 	}
-	for _, id := range sessionIDs {
-		n.grown[id] = struct{}{}
+	before := len(of.encoded)
+	of.encoded, of.last = appendEvent(of.encoded, e), e.Seq
+	n.size += len(of.encoded) - before
+}
+
+// forget drops the news of a session, which readers must read. The caller holds mu.
+func (n *notifier) forget(sessionID string) {
+	if of := n.grown[sessionID]; of != nil {
+		n.size -= len(of.encoded)
 	}
+	n.grown[sessionID] = &news{}
+}
+
+// signal wakes the loop if there is anything to send. The caller holds mu.
+func (n *notifier) signal() {
 	if len(n.grown) > maxGrown {
 		n.all = true
+	}
+	if n.stopped || n.all {
 		clear(n.grown)
+		n.size = 0
+	}
+	if n.stopped || !n.all && len(n.grown) == 0 {
+		return
 	}
 	if n.stop == nil {
 		var ctx context.Context
@@ -73,10 +128,6 @@ func (n *notifier) notify(sessionIDs ...string) {
 		n.done = make(chan struct{})
 		go n.run(ctx)
 	}
-	n.signal()
-}
-
-func (n *notifier) signal() {
 	select {
 	case n.wake <- struct{}{}:
 	default: // the loop is about to wake
@@ -99,14 +150,14 @@ func (n *notifier) close() {
 func (n *notifier) take() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	defer func() { n.all = false; clear(n.grown) }()
+	defer func() { n.all, n.size = false, 0; clear(n.grown) }()
 	switch {
 	case n.all:
 		return []string{everySession}
 	case len(n.grown) == 0:
 		return nil
 	}
-	return notices(slices.Sorted(maps.Keys(n.grown)))
+	return notices(slices.Sorted(maps.Keys(n.grown)), func(id string) []byte { return n.grown[id].encoded })
 }
 
 // lost makes the next notification address every reader, since some payloads were not sent.
@@ -160,7 +211,7 @@ func (n *notifier) run(ctx context.Context) {
 			timer.Stop()
 			return
 		}
-		n.lost()
+		n.lost() //nolint:contextcheck // the loop runs already
 	}
 }
 

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,33 +14,110 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/question"
 )
 
-// listen collects the notifications of one listener until the test ends.
+// listen collects the sessions that are reported to one listener until the test ends.
 func (b *harness) listen(t *testing.T) (notified func() []string) {
+	t.Helper()
+	reports := b.reports(t)
+	return func() (sessions []string) {
+		for _, g := range reports() {
+			sessions = append(sessions, g.SessionID)
+		}
+		return sessions
+	}
+}
+
+// reports collects the reports of one listener until the test ends. One of all sessions has the id "*".
+func (b *harness) reports(t *testing.T) (reports func() []eventlog.Growth) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var mu sync.Mutex
-	var sessions []string
+	var all []eventlog.Growth
 	ready, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		b.EventsListen(ctx, func() { close(ready) }, func(ids []string) { //nolint:errcheck // returns when ctx ends
+		b.EventsListen(ctx, func() { close(ready) }, func(grown []eventlog.Growth) { //nolint:errcheck // returns when ctx ends
 			mu.Lock()
 			defer mu.Unlock()
-			if ids == nil {
-				ids = []string{"*"}
+			if grown == nil {
+				grown = []eventlog.Growth{{SessionID: "*"}}
 			}
-			sessions = append(sessions, ids...)
+			all = append(all, grown...)
 		})
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	<-ready
-	return func() []string {
+	return func() []eventlog.Growth {
 		mu.Lock()
 		defer mu.Unlock()
-		return append([]string(nil), sessions...)
+		return slices.Clone(all)
 	}
+}
+
+// TestReportedEventsAreThoseOfLog compares the events in notifications with those that readers find
+// in the log.
+func TestReportedEventsAreThoseOfLog(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	reports := b.reports(t)
+	b.attended(t)
+	b.submit(t, "second")
+	claimed := b.claimFor(t, "a1")
+	require.NotNil(t, claimed.Start)
+	at := time.Now().In(time.FixedZone("elsewhere", 3600)) // with nanoseconds
+	word := eventlog.Draft{Type: "text_delta", ConversationID: "main", At: at, Data: json.RawMessage(`{"blockId":"a","delta":"1 "}`)}
+	other := eventlog.Draft{Type: "x", ConversationID: "other \x00", At: at, Data: json.RawMessage("{\"text\": \"two\\nlines,\",\n\"n\":1}"), Frame: 1}
+	for frame, drafts := range [][]eventlog.Draft{{word}, {other}, {{Type: "title", At: at, Data: json.RawMessage(`{"title":"\ud800"}`), Frame: 2}}} {
+		require.NoError(t, b.appendOne(t, eventlog.Append{
+			SessionID: b.id, RunID: claimed.Start.Run.ID, Generation: b.generation(t), Token: "c1", LastFrame: int64(frame), Events: drafts,
+		}))
+	}
+	require.NoError(t, b.appendOne(t, eventlog.Append{
+		SessionID: b.id, RunID: claimed.Start.Run.ID, Generation: b.generation(t), Token: "c1", LastFrame: 3,
+		Questions: []eventlog.Question{{Frame: 3, Asked: question.Asked{ID: "q", Kind: question.Permission}, At: at, ExpiresAt: at.Add(time.Minute)}},
+	}))
+	b.end(t, claimed.Start.Run.ID, "c1", "")
+	sessions := speakers(t, b, 3)
+	for frame := range int64(3) {
+		var appends []eventlog.Append
+		for _, s := range sessions {
+			appends = append(appends, s.word(frame+1))
+		}
+		_, err := b.EventsTryAppend(b.ctx, appends)
+		require.NoError(t, err)
+	}
+
+	stored := map[string][]eventlog.Event{}
+	total := 0
+	for _, id := range []string{b.id, sessions[0].id, sessions[1].id, sessions[2].id} {
+		events, err := b.EventsPage(b.ctx, id, 0, 1000)
+		require.NoError(t, err)
+		stored[id], total = events, total+len(events)
+	}
+	// The creation of the first session is reported before the listener listens, that of prompts by other tests' helpers too.
+	require.Eventually(t, func() bool {
+		newest := map[string]bool{}
+		for _, g := range reports() {
+			if events := stored[g.SessionID]; len(g.Events) > 0 && g.Events[len(g.Events)-1].Seq == int64(len(events)) {
+				newest[g.SessionID] = true
+			}
+		}
+		return len(newest) == len(stored)
+	}, waitLimit, time.Millisecond)
+	types := map[string]int{}
+	for _, g := range reports() {
+		for _, e := range g.Events {
+			require.Equal(t, stored[g.SessionID][e.Seq-1], e)
+			types[e.Type]++
+		}
+	}
+	for _, e := range stored[b.id] {
+		require.NotZero(t, types[e.Type], "no event of the type %s was reported", e.Type)
+	}
+	require.Equal(t, 9, types["text_delta"]-1, "each word")
+	require.GreaterOrEqual(t, types["turn_start"]+types["turn_end"], 2)
 }
 
 func TestReadersAreNotifiedAfterCommit(t *testing.T) {

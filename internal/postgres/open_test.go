@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
@@ -92,7 +93,7 @@ func TestUnreachablePostgresIsUnavailable(t *testing.T) {
 	requireCode(t, failure.Unavailable, err)
 	_, err = db.EventsAppend(t.Context(), nil)
 	requireCode(t, failure.Unavailable, err)
-	requireCode(t, failure.Unavailable, db.EventsListen(t.Context(), func() {}, func([]string) {}))
+	requireCode(t, failure.Unavailable, db.EventsListen(t.Context(), func() {}, func([]eventlog.Growth) {}))
 	requireCode(t, failure.Unavailable, db.Migrate(t.Context()))
 
 	_, err = postgres.Open(t.Context(), "postgres://u:secret@%zz/d", postgres.Options{})

@@ -95,8 +95,8 @@ func (s *sessionTx) blocksRemoveFrom(ctx context.Context, first int64) error {
 			return err
 		}
 		s.row.LastSeq++
-		s.log.add(eventRow{
-			SessionNo: s.row.No, Seq: s.row.LastSeq, Type: string(conversation.EventBlockRemoved),
+		s.log.add(&eventRow{
+			SessionID: s.row.ID, SessionNo: s.row.No, Seq: s.row.LastSeq, Type: string(conversation.EventBlockRemoved),
 			ConversationID: r.ConversationID, At: s.now, Data: string(data),
 		})
 	}

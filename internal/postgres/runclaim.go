@@ -134,6 +134,7 @@ func (s *sessionTx) claim(ctx context.Context, p dbsqlc.Prompt, head []dbsqlc.Pr
 	if err != nil {
 		return err
 	}
+	s.run = run.ID
 	if err := s.add(event.TypeTurnStart, run.ID, event.TurnStartData{RunID: session.RunOf(run.ID), PromptID: p.ID, Attempt: 1}); err != nil {
 		return err
 	}

@@ -70,6 +70,7 @@ func (c *closing) alone() bool {
 
 func (s *sessionTx) runEnd(ctx context.Context, c closing, ending run.Ending) (run.Run, error) {
 	claim := c.Run
+	s.run = claim.ID
 	if err := cmp.Or(s.abortLost(ctx, claim.ID, &ending), s.shutDown(ctx, claim, &ending), s.steered(ctx, claim.ID, &ending)); err != nil {
 		return run.Run{}, err
 	}

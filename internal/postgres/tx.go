@@ -110,6 +110,8 @@ type sessionTx struct {
 	advanced int64
 	// grown reports that events were written, so that readers must be notified after the commit.
 	grown bool
+	// run is the id of a run that exists; "" if no run is known to exist.
+	run string
 	// steers reports that a prompt waits for the running turn, whose attempt must be notified after
 	// the commit.
 	steers bool
@@ -230,8 +232,12 @@ func (db *DB) trySession(
 	}
 	if err == nil {
 		err = s.commit(ctx)
-		if s.grown { // also after an error: the response to the commit may have been lost
-			db.readers.notify(sessionID) //nolint:contextcheck // the notifier outlives the call
+		switch {
+		case !s.grown:
+		case err == nil:
+			db.readers.publish(s.log.events) //nolint:contextcheck // the notifier outlives the call
+		default: // the response to the commit may have been lost
+			db.readers.notify(sessionID) //nolint:contextcheck // as above
 		}
 		if s.steers {
 			db.readers.notify(run.SteerTopic(sessionID)) //nolint:contextcheck // as above
@@ -313,7 +319,10 @@ func (db *DB) inRun(ctx context.Context, doing, runID string, do func(*sessionTx
 		}
 		return err
 	}
-	return db.inSessionWith(ctx, doing, sessionID, read, func(s *sessionTx) error { return do(s, run) })
+	return db.inSessionWith(ctx, doing, sessionID, read, func(s *sessionTx) error {
+		s.run = run.ID
+		return do(s, run)
+	})
 }
 
 // runSession returns the session of a run.
@@ -373,8 +382,9 @@ func (s *sessionTx) addSized(kind, runID string, data any) (int, error) {
 		return 0, fmt.Errorf("data of a %s event: %w", kind, err)
 	}
 	s.row.LastSeq++
-	s.log.add(eventRow{
-		SessionNo: s.row.No, Seq: s.row.LastSeq, Type: kind, RunID: runID, RunNo: runNo(runID), At: s.now, Data: string(body),
+	s.log.add(&eventRow{
+		SessionID: s.row.ID, SessionNo: s.row.No, Seq: s.row.LastSeq, Type: kind, RunID: runID, RunNo: runNo(runID), At: s.now, Data: string(body),
+		Run: runID, Unsure: runID != "" && runID != s.run,
 	})
 	return len(body), nil
 }
