@@ -26,8 +26,14 @@ type attendantStore interface {
 	RunClaim(ctx context.Context, c run.Claim) (run.Claimed, error)
 }
 
-// claimPause is the pause before a claim that Postgres has not answered is repeated.
-const claimPause = 500 * time.Millisecond
+const (
+	// claimPause is the pause before a claim that Postgres has not answered is repeated.
+	claimPause = 500 * time.Millisecond
+	// takenBackPause is how long an attendant waits, when a command is pending, for the workflow to take
+	// the session back. The command's signal makes the workflow do what the attendant would do: end the
+	// attendance, and read what waits. If both did it, they would only delay each other.
+	takenBackPause = time.Second
+)
 
 // attendant attends a session after a turn, if the request and the worker allow that. The session's
 // row has its token, its generation and the workflow run that it works for; each claim is refused
@@ -112,6 +118,7 @@ func (a *attendant) next(ctx context.Context, result *TurnResult) (*run.Start, e
 	}
 	due := result.Waiting == nil || result.Waiting.Queued > 0
 	expected := true // the first change is usually the end of the turn
+	changed, takenBack := a.changed, (<-chan time.Time)(nil)
 	for {
 		if due {
 			claimed, err := a.claim(ctx, claim)
@@ -129,16 +136,21 @@ func (a *attendant) next(ctx context.Context, result *TurnResult) (*run.Start, e
 				a.runs, a.prompts = append(a.runs, claimed.Start.Run.ID), append(a.prompts, claimed.Start.Prompt.ID)
 				a.ordinal = claimed.Start.Prompt.Ordinal
 				return claimed.Start, nil
+			case claimed.Commanded && takenBack == nil:
+				pause := time.NewTimer(takenBackPause)
+				defer pause.Stop()
+				changed, takenBack = nil, pause.C
 			case !claimed.Attended:
 				a.leave(ctx, result)
 				return nil, nil
 			}
 		}
 		select {
-		case <-a.changed:
+		case <-changed:
 			due = !expected || a.due(ctx)
 			expected = false
 			continue
+		case <-takenBack:
 		case <-ctx.Done():
 			if !errors.Is(context.Cause(ctx), errHandOver) {
 				return nil, ctx.Err() // the workflow has taken the session back, or another attempt has begun

@@ -210,6 +210,35 @@ func TestAttendantLeaves(t *testing.T) {
 	}
 }
 
+// TestAttendantWaitsForWorkflow checks that an attendant that finds a command does not leave at once,
+// because the workflow takes the session back at the same time.
+func TestAttendantWaitsForWorkflow(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	b.attended(t, nil)
+	claimed, attends := make(chan time.Time, 1), make(chan struct{})
+	var once sync.Once
+	b.steps.set(nil, func(step string) {
+		switch step {
+		case stepEnd:
+			once.Do(func() { close(attends) })
+		case stepClaim:
+			select {
+			case claimed <- time.Now():
+			default:
+			}
+		}
+	})
+	turn := b.begin(t, b.attendedClaim(t, ready, "hello"))
+	<-attends
+	_, err := b.db.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandHibernate})
+	require.NoError(t, err)
+	_, err = turn.wait(t)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, time.Since(<-claimed), 900*time.Millisecond)
+}
+
 // freezer blocks the first attempt that reaches a step, before or after it, until it is thawed.
 type freezer struct {
 	reached, thaw chan struct{}

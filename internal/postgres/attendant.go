@@ -54,6 +54,7 @@ func (db *DB) RunClaim(ctx context.Context, c run.Claim) (claimed run.Claimed, e
 			return s.claimed(ctx, open, &claimed)
 		}
 		if open.ID != "" || len(commands) > 0 {
+			claimed.Commanded = open.ID == ""
 			return nil
 		}
 		claimed.Attended = true

@@ -21,7 +21,10 @@ type Claimed struct {
 	// Attended means that the attendance continues. Otherwise the workflow has ended it, or must do
 	// so because other work than a prompt is pending.
 	Attended bool
-	Start    *Start // start of the claimed prompt; nil if none is queued
+	// Commanded means that a command is pending, which was signalled to the workflow, and that the
+	// attendance has not ended yet.
+	Commanded bool
+	Start     *Start // start of the claimed prompt; nil if none is queued
 }
 
 // Reclaimed is the state of a session after its workflow has ended the attendance.
