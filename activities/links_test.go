@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -82,4 +83,64 @@ func TestStoppedWorkerKeepsNoLinks(t *testing.T) {
 	require.Equal(t, "two", b.say(t, ready, "two"), "it is a worker all the same")
 	require.Equal(t, 2, b.attaches())
 	b.links.Close()
+}
+
+// seals counts the execs of seals.
+func (b *harness) seals() int {
+	n := 0
+	for _, argv := range b.driver.argvs() {
+		if slices.Contains(argv, "seal") {
+			n++
+		}
+	}
+	return n
+}
+
+// TestSaveSealsOverLinkOfTurn checks that a save soon after a turn needs no exec, and that a save
+// without a working link has the same result.
+func TestSaveSealsOverLinkOfTurn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	require.Equal(t, "one", b.say(t, ready, "one\nwrite notes: kept"))
+	checkpoint := func() manifest.Manifest {
+		request := b.saveRequest(ready)
+		request.BundleID, request.Checkpoint = session.NewID(session.BundlePrefix), true
+		saved, err := do(b, attempt{}, b.control.SaveBundle, request)
+		require.NoError(t, err)
+		require.True(t, saved.Verified)
+		m := b.head(t).Manifest
+		m.LastSeq = 0
+		return m
+	}
+	over := checkpoint()
+	require.Zero(t, b.seals())
+	require.Len(t, over.AgentFiles, 1)
+	require.Equal(t, "two", b.say(t, ready, "two"), "the link is kept")
+	require.Equal(t, 1, b.attaches())
+
+	over = checkpoint()
+	require.Zero(t, b.seals())
+	b.links.Close()
+	require.Equal(t, over, checkpoint())
+	require.Equal(t, 1, b.seals())
+}
+
+// TestSaveOutlivesBrokenLink checks that a link that breaks before or during a seal does not prevent
+// the next attempt from saving the sandbox.
+func TestSaveOutlivesBrokenLink(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	require.Equal(t, "one", b.say(t, ready, "one"))
+	b.shell(t, ready.SandboxID, `for p in /proc/[0-9]*; do tr '\0' ' ' < $p/cmdline 2>/dev/null | grep -q '[r]unner attach' && kill -9 ${p#/proc/}; done; true`)
+	saved, err := b.save(ready)
+	if err != nil { // the worker had not noticed it
+		requirePassing(t, err)
+		saved, err = b.save(ready)
+	}
+	require.NoError(t, err)
+	require.True(t, saved.Verified)
+	require.Len(t, b.head(t).Manifest.AgentFiles, 1)
+	require.Equal(t, 1, b.seals())
 }

@@ -72,7 +72,7 @@ func (g *reverts) RevertSession(ctx context.Context, in RevertRequest) error {
 		return final(Fenced, fmt.Errorf("run %s is in progress", open))
 	}
 	sb := g.Sandbox.Open(in.SandboxID)
-	if _, err := g.seal(ctx, in.SessionID, in.Generation, sb, 2*time.Second); err != nil {
+	if err := g.seal(ctx, in.SessionID, in.Generation, sb, 2*time.Second); err != nil {
 		return lostOr(ctx, sb, err)
 	}
 	runs, err := g.store.RunsFrom(ctx, in.SessionID, in.PromptID)

@@ -59,6 +59,9 @@ const (
 	sealTimeout    = 5 * time.Minute
 )
 
+// errSealTimeout ends a seal over a link.
+var errSealTimeout = errors.New("the runner has not sealed the sandbox in time")
+
 // linkKeys caches the key ids of sandboxes, which do not change.
 type linkKeys struct {
 	mu sync.Mutex
@@ -156,48 +159,78 @@ func (g *runners) ping(ctx context.Context, sessionID string, generation int64, 
 // sealBatch bounds the content of files that a seal stores at a time.
 const sealBatch = 8 << 20
 
-// seal stops the agent, stores the rest of its transcripts and file changes, and returns the
-// manifest.
-func (g *runners) seal(ctx context.Context, sessionID string, generation int64, sb *sandbox.Sandbox, grace time.Duration) (manifest.Manifest, error) {
-	var token string
-	var known []transcript.Position
-	var position workspacefile.Position
-	var masker *secret.Masker
-	var command *sandbox.Process // waits for its request
+// seal stops the agent, and stores the rest of its transcripts and file changes.
+func (g *runners) seal(ctx context.Context, sessionID string, generation int64, sb *sandbox.Sandbox, grace time.Duration) error {
+	s, err := g.prepareSeal(ctx, sessionID, generation, sb)
+	if err != nil {
+		return err
+	}
+	_, err = g.sealPrepared(ctx, s, grace)
+	return err
+}
+
+// preparedSeal has everything that a seal needs. So far nothing has changed in the sandbox.
+type preparedSeal struct {
+	sessionID  string
+	generation int64
+	sandbox    *sandbox.Sandbox
+	token      string
+	known      []transcript.Position
+	position   workspacefile.Position
+	masker     *secret.Masker
+	command    *sandbox.Process // waits for its request; nil if a link is kept
+}
+
+// abandon ends a seal that is not executed. s may be nil.
+func (s *preparedSeal) abandon() {
+	if s != nil && s.command != nil {
+		_ = s.command.Close() // without a request, the command ends and changes nothing
+	}
+}
+
+// prepareSeal prepares a seal. The result must be sealed or abandoned.
+func (g *runners) prepareSeal(ctx context.Context, sessionID string, generation int64, sb *sandbox.Sandbox) (*preparedSeal, error) {
+	s := &preparedSeal{sessionID: sessionID, generation: generation, sandbox: sb}
+	linked := g.Links.Seals(sb.ID())
 	err := inParallel(
-		func() (err error) { token, err = g.runnerToken(ctx, sessionID, generation); return err },
-		func() (err error) { known, err = g.store.TranscriptPositions(ctx, sessionID); return stored(err) },
-		func() (err error) { position, err = g.store.FilesPosition(ctx, sessionID); return stored(err) },
+		func() (err error) { s.token, err = g.runnerToken(ctx, sessionID, generation); return err },
+		func() (err error) { s.known, err = g.store.TranscriptPositions(ctx, sessionID); return stored(err) },
+		func() (err error) { s.position, err = g.store.FilesPosition(ctx, sessionID); return stored(err) },
 		func() (err error) {
-			if masker, err = g.Masks.Masker(ctx); err != nil {
+			if s.masker, err = g.Masks.Masker(ctx); err != nil {
 				return fmt.Errorf("read the secrets to mask: %w", err)
 			}
 			return nil
 		},
 		func() (err error) {
-			if command, err = openSeal(ctx, sb); err != nil {
+			if linked {
+				return nil
+			}
+			if s.command, err = openSeal(ctx, sb); err != nil {
 				return fmt.Errorf("seal: %w", err)
 			}
 			return nil
 		},
 	)
 	if err != nil {
-		if command != nil {
-			_ = command.Close() // without a request, the command ends and changes nothing
-		}
-		return manifest.Manifest{}, err
+		s.abandon()
+		return nil, err
 	}
-	request := runner.SealRequest{Token: token, Known: known, Grace: grace, FilesFrom: &position}
-	store := g.sealStore(ctx, sessionID, position, generation, masker)
-	sealed, err := sealOnce(ctx, command, request, store)
+	return s, nil
+}
+
+// sealPrepared executes a prepared seal, and returns the manifest.
+func (g *runners) sealPrepared(ctx context.Context, s *preparedSeal, grace time.Duration) (manifest.Manifest, error) {
+	sessionID, sb, position := s.sessionID, s.sandbox, s.position
+	request := runner.SealRequest{Token: s.token, Known: s.known, Grace: grace, FilesFrom: &position}
+	store := g.sealStore(ctx, sessionID, position, s.generation, s.masker)
+	sealed, err := g.sealOnce(ctx, sb, s.command, request, store)
 	if err == nil && !sealed.Files { // the list of a large workspace takes longer than the rest of a seal, and is seldom needed
 		request.FilesFrom, request.Files = nil, &position
 		if request.KnownFiles, err = g.store.FilesKnown(ctx, sessionID); err != nil {
 			return manifest.Manifest{}, stored(err)
 		}
-		if command, err = openSeal(ctx, sb); err == nil {
-			sealed, err = sealOnce(ctx, command, request, store)
-		}
+		sealed, err = g.sealOnce(ctx, sb, nil, request, store)
 	}
 	if err != nil {
 		return manifest.Manifest{}, fmt.Errorf("seal: %w", err)
@@ -211,8 +244,31 @@ func openSeal(ctx context.Context, sb *sandbox.Sandbox) (*sandbox.Process, error
 	return sb.Exec(ctx, sandbox.ExecSpec{Argv: argv, Timeout: sealTimeout})
 }
 
-// sealOnce gives the seal command its request, and passes its output to store, with nil at the end.
-func sealOnce(ctx context.Context, process *sandbox.Process, request runner.SealRequest, store func(runner.Message) error) (runner.Seal, error) {
+// sealOnce seals a sandbox, and passes the output of the seal to store, with nil at the end. It uses
+// process if that is not nil, else the kept link of the sandbox, else a new process.
+func (g *runners) sealOnce(
+	ctx context.Context, sb *sandbox.Sandbox, process *sandbox.Process, request runner.SealRequest, store func(runner.Message) error,
+) (runner.Seal, error) {
+	if process == nil {
+		ctx, cancel := context.WithTimeoutCause(ctx, sealTimeout, errSealTimeout)
+		defer cancel()
+		request.Workspace = runner.DefaultPaths().Workspace
+		sealed, done, err := g.Links.Seal(ctx, sb.ID(), request, store)
+		if err == nil && done {
+			err = store(nil)
+		}
+		if done {
+			return sealed, err
+		}
+		if process, err = openSeal(ctx, sb); err != nil {
+			return runner.Seal{}, err
+		}
+	}
+	return sealBy(process, request, store)
+}
+
+// sealBy gives the seal command its request.
+func sealBy(process *sandbox.Process, request runner.SealRequest, store func(runner.Message) error) (runner.Seal, error) {
 	defer process.Close() // only closes the link
 	if _, err := process.Stdin.Write(runner.DefaultPaths().Seal(request).Stdin); err != nil {
 		return runner.Seal{}, err
@@ -221,20 +277,10 @@ func sealOnce(ctx context.Context, process *sandbox.Process, request runner.Seal
 		return runner.Seal{}, err
 	}
 	sealed, err := runner.ReadSeal(process.Stdout, store)
-	if err == nil {
-		err = store(nil)
-	}
 	if err != nil {
 		return runner.Seal{}, err
 	}
-	code, err := process.Wait(ctx)
-	if err != nil {
-		return runner.Seal{}, err
-	}
-	if code != runner.ExitOK {
-		return runner.Seal{}, fmt.Errorf("the runner's command ended with %d", code)
-	}
-	return sealed, nil
+	return sealed, store(nil) // the answer is complete; how the command exits does not matter
 }
 
 // sealStore stores the messages of a seal: segments of transcripts at once, changes of files in
@@ -293,7 +339,7 @@ func (g *runners) sealedGap(ctx context.Context, sessionID string, err error) er
 // FlushSandbox stops the agent and stores the rest of its transcripts before its sandbox is
 // terminated for good.
 func (g *runners) FlushSandbox(ctx context.Context, in SandboxRef) error {
-	_, err := g.seal(ctx, in.SessionID, in.Generation, g.Sandbox.Open(in.SandboxID), 500*time.Millisecond)
+	err := g.seal(ctx, in.SessionID, in.Generation, g.Sandbox.Open(in.SandboxID), 500*time.Millisecond)
 	return err
 }
 

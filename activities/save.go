@@ -54,12 +54,41 @@ type bundles struct {
 func (g *bundles) SaveBundle(ctx context.Context, in SaveRequest) (Saved, error) {
 	stop := beat(ctx)
 	defer stop()
-	saved, err := g.save(ctx, in)
+	open := &openSandboxes{sandboxes: g.sandboxes, sessionID: in.SessionID}
+	saved, err := g.save(ctx, in, open)
 	if err != nil || in.Release == "" || saved.BundleID == "" {
 		return saved, err
 	}
-	g.release(ctx, in, &saved)
+	g.release(ctx, in, open, &saved)
 	return saved, nil
+}
+
+// openSandboxes are the sandboxes of a session that is about to be released.
+type openSandboxes struct {
+	sandboxes *sandboxes
+	sessionID string
+	rows      []session.SandboxRow
+	known     bool
+}
+
+// read reads the sandboxes concurrently with a statement that checks the workflow run.
+func (o *openSandboxes) read(ctx context.Context) error {
+	rows, err := o.sandboxes.store.SandboxesOpen(ctx, o.sessionID)
+	o.rows, o.known = rows, err == nil
+	return stored(err)
+}
+
+// checked returns the sandboxes. Unless read was called, it reads them, and refuses a stale workflow run, which may not know
+// that they are in use.
+func (o *openSandboxes) checked(ctx context.Context) ([]session.SandboxRow, error) {
+	if o.known {
+		return o.rows, nil
+	}
+	err := inParallel(
+		func() error { return stored(o.sandboxes.store.WorkflowCheck(ctx, o.sessionID)) },
+		func() error { return o.read(ctx) },
+	)
+	return o.rows, err
 }
 
 // releaseTimeout is how long SaveBundle tries to terminate a sandbox. After that the workflow does it.
@@ -68,10 +97,10 @@ const releaseTimeout = 30 * time.Second
 // release terminates the sandboxes of a session that has been saved, and records the transition
 // that follows. The workflow does the rest if release fails: release only saves round trips through
 // Temporal.
-func (g *bundles) release(ctx context.Context, in SaveRequest, saved *Saved) {
+func (g *bundles) release(ctx context.Context, in SaveRequest, open *openSandboxes, saved *Saved) {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
-	ended, err := g.terminateOpen(ctx, in.SessionID, in.Release)
+	ended, err := g.terminateOpen(ctx, open, in.Release)
 	if err == nil && in.Then != nil {
 		t := *in.Then
 		t.At = time.Now().UTC()
@@ -92,31 +121,43 @@ func (g *bundles) release(ctx context.Context, in SaveRequest, saved *Saved) {
 	}
 }
 
-func (g *bundles) save(ctx context.Context, in SaveRequest) (Saved, error) {
-	var saved Saved
-	var before bool
-	err := inParallel(
-		func() error { return stored(g.store.WorkflowCheck(ctx, in.SessionID)) }, // the seal would stop the agent
-		func() (err error) { saved, before, err = g.savedBefore(ctx, in); return err },
-	)
-	if err != nil {
-		return Saved{}, err
+// save makes a bundle. If the request releases the sandbox, it reads open concurrently with the commit of the bundle.
+func (g *bundles) save(ctx context.Context, in SaveRequest, open *openSandboxes) (Saved, error) {
+	if in.Unsaved {
+		if err := g.store.WorkflowCheck(ctx, in.SessionID); err != nil {
+			return Saved{}, stored(err)
+		}
 	}
 	in, wanted, err := g.unsavedOf(ctx, in)
 	if err != nil || !wanted {
 		return Saved{}, err
 	}
-	if before {
-		return saved, nil
-	}
 	sb := g.Sandbox.Open(in.SandboxID)
+	var saved Saved
+	var before bool
+	var prepared *preparedSeal // not executed unless the checks succeed
+	var sealErr error
+	err = inParallel(
+		func() error { return stored(g.store.WorkflowCheck(ctx, in.SessionID)) }, // the seal would stop the agent
+		func() (err error) { saved, before, err = g.savedBefore(ctx, in); return err },
+		func() error {
+			prepared, sealErr = g.prepareSeal(ctx, in.SessionID, in.Generation, sb)
+			return nil
+		},
+	)
+	switch {
+	case err != nil || before:
+		prepared.abandon()
+		return saved, err
+	case sealErr != nil:
+		return Saved{}, lostOr(ctx, sb, sealErr)
+	}
 	intent := snapshotIntent(in.SessionID, in.Generation, sb)
 	var sealed manifest.Manifest
-	var sealErr error
 	err = inParallel(
 		func() error {
 			defer await(ctx, "the runner in the sandbox to stop the agent")()
-			sealed, sealErr = g.seal(ctx, in.SessionID, in.Generation, sb, 2*time.Second)
+			sealed, sealErr = g.sealPrepared(ctx, prepared, 2*time.Second)
 			return nil
 		},
 		func() error { return stored(g.store.ImageIntend(ctx, intent)) },
@@ -139,10 +180,22 @@ func (g *bundles) save(ctx context.Context, in SaveRequest) (Saved, error) {
 	if tree := sealed.Tree; tree != nil && tree.Unchecked == "" {
 		g.Metrics.SnapshotSized(tree.Bytes)
 	}
-	return g.commit(ctx, bundle.Bundle{
-		ID: in.BundleID, SessionID: in.SessionID, Generation: in.Generation, Checkpoint: in.Checkpoint,
-		SnapshotID: snapshot, Manifest: sealed, Verified: true, CreatedAt: time.Now().UTC(),
-	})
+	err = inParallel(
+		func() (err error) {
+			saved, err = g.commit(ctx, bundle.Bundle{
+				ID: in.BundleID, SessionID: in.SessionID, Generation: in.Generation, Checkpoint: in.Checkpoint,
+				SnapshotID: snapshot, Manifest: sealed, Verified: true, CreatedAt: time.Now().UTC(),
+			})
+			return err
+		},
+		func() error {
+			if in.Release != "" {
+				_ = open.read(ctx) // repeated by release
+			}
+			return nil
+		},
+	)
+	return saved, err
 }
 
 // unsavedOf returns the sandbox with unsaved work that a request refers to, and reports whether
@@ -174,7 +227,7 @@ func (g *bundles) DropSandbox(ctx context.Context, in SaveRequest) (Saved, error
 	if saved, ok, err := g.savedBefore(ctx, in); ok || err != nil {
 		return saved, err
 	}
-	if _, err := g.seal(ctx, in.SessionID, in.Generation, g.Sandbox.Open(in.SandboxID), 2*time.Second); err != nil {
+	if err := g.seal(ctx, in.SessionID, in.Generation, g.Sandbox.Open(in.SandboxID), 2*time.Second); err != nil {
 		g.Logger.WarnContext(ctx, "could not flush transcripts before terminating the sandbox",
 			slog.String("session_id", in.SessionID), slog.Any("error", err))
 	}
@@ -205,7 +258,7 @@ func (g *bundles) RescueBundle(ctx context.Context, in SaveRequest) (Saved, erro
 		ID: in.BundleID, SessionID: in.SessionID, Generation: in.Generation, CreatedAt: time.Now().UTC(),
 	})
 	if sandbox.CodeOf(err) == sandbox.Conflict { // it was reported lost by mistake
-		return g.save(ctx, in)
+		return g.save(ctx, in, &openSandboxes{sandboxes: g.sandboxes, sessionID: in.SessionID})
 	}
 	return saved, err
 }

@@ -32,12 +32,8 @@ func (g *sandboxes) terminate(ctx context.Context, in SandboxRef) error {
 }
 
 // terminateOpen terminates every sandbox of a session, and returns the generations whose ends are still to be recorded.
-func (g *sandboxes) terminateOpen(ctx context.Context, sessionID, reason string) (ended []int64, err error) {
-	var rows []session.SandboxRow
-	err = inParallel(
-		func() error { return stored(g.store.WorkflowCheck(ctx, sessionID)) },
-		func() (err error) { rows, err = g.store.SandboxesOpen(ctx, sessionID); return stored(err) },
-	)
+func (g *sandboxes) terminateOpen(ctx context.Context, open *openSandboxes, reason string) (ended []int64, err error) {
+	rows, err := open.checked(ctx)
 	if err != nil {
 		return nil, err
 	}

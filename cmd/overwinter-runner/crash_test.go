@@ -29,7 +29,7 @@ func TestOpenRunIsEndedAfterRunnerDeath(t *testing.T) {
 
 	b.start()
 	w = b.attach(runner.Hello{Run: "run_1", From: 0})
-	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.Cut, LastFrame: 0, Steers: true}, w.Welcome())
+	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.Cut, LastFrame: 0, Steers: true, Seals: true}, w.Welcome())
 	w.line("got one")
 	require.NoError(t, w.Start(runner.Start{Launch: b.shell(echo), Input: []byte("one\n")}))
 	w.delivery(runner.Cut)

@@ -22,7 +22,7 @@ func TestPromptIsDeliveredAndFramesAreNumbered(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.attach(runner.Hello{Run: "run_1"})
-	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.NotStarted, LastFrame: -1, Steers: true}, w.Welcome())
+	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.NotStarted, LastFrame: -1, Steers: true, Seals: true}, w.Welcome())
 
 	require.NoError(t, w.Start(runner.Start{Launch: b.shell(echo), Input: []byte("one\ntwo\n")}))
 	w.line("got two")
@@ -329,7 +329,7 @@ func TestEndedRunsReleaseFilesAndFrames(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return files() <= first+2 }, deadline, poll, "the runner learns of a link's end later")
 	w := b.attach(runner.Hello{Run: "run_0"})
-	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.Delivered, LastFrame: -1, Agent: true, Steers: true}, w.Welcome())
+	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.Delivered, LastFrame: -1, Agent: true, Steers: true, Seals: true}, w.Welcome())
 	require.NoError(t, w.Start(runner.Start{Launch: launch, Input: []byte("again\n")}))
 	w.delivery(runner.Delivered)
 	require.EqualValues(t, 20, b.attach(runner.Hello{Run: "run_10"}).Welcome().LastFrame)
@@ -351,13 +351,57 @@ func TestDetachedLinkServesNextRun(t *testing.T) {
 	other.line("2 from another")
 
 	require.NoError(t, w.Reattach(t.Context(), runner.Hello{Run: "run_3", Token: b.token}))
-	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.NotStarted, LastFrame: -1, Agent: true, Steers: true}, w.Welcome())
+	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.NotStarted, LastFrame: -1, Agent: true, Steers: true, Seals: true}, w.Welcome())
 	other.displaced()
 	require.NoError(t, w.Start(runner.Start{Launch: b.shell(script), Input: []byte("again\n")}))
 	require.Zero(t, w.line("3 again").No)
 
 	require.NoError(t, w.Detach(t.Context()))
 	err := w.Reattach(t.Context(), runner.Hello{Run: "run_3", Token: "another"})
+	refusal, ok := errors.AsType[*runner.Error](err)
+	require.True(t, ok, "error: %v", err)
+	require.Equal(t, runner.CodeToken, refusal.Code)
+	require.Equal(t, runner.ExitRefused, w.exitCode())
+}
+
+// TestDetachedLinkSeals checks that a seal over a detached link has the result of the command, and
+// that the link serves the next run afterwards.
+func TestDetachedLinkSeals(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := newShelf()
+	w := b.watching("run_1", s)
+	b.work("a", "1")
+	w.shelve(s, 1)
+	s.take()
+	require.NoError(t, w.Settle())
+	require.NoError(t, w.Detach(t.Context()))
+	b.work("late", "2")
+
+	require.True(t, w.Welcome().Seals)
+	position := s.position
+	request := runner.SealRequest{Token: b.token, FilesFrom: &position, Workspace: b.paths.Workspace}
+	store := func(m runner.Message) error { s.add(t, m); return nil }
+	sealed, err := w.Seal(t.Context(), request, store)
+	require.NoError(t, err)
+	require.True(t, sealed.Files)
+	require.Equal(t, "run_1", sealed.Run)
+	require.NotNil(t, sealed.Manifest.Tree)
+	require.Equal(t, []string{"created late"}, s.take())
+	require.True(t, b.ping().Sealed)
+	position = s.position
+	again, err := runner.ReadSeal(bytes.NewReader(b.ok(b.paths.Seal(request))), store)
+	require.NoError(t, err)
+	require.Equal(t, again, sealed)
+	require.Empty(t, s.take())
+
+	require.NoError(t, w.Reattach(t.Context(), runner.Hello{Run: "run_2", Token: b.token}))
+	require.NoError(t, w.Start(runner.Start{Launch: b.shell("read -r line; echo again"), Input: []byte("x\n")}))
+	w.line("again")
+	require.NoError(t, w.Settle())
+	require.NoError(t, w.Detach(t.Context()))
+	request.Token = "another"
+	_, err = w.Seal(t.Context(), request, store)
 	refusal, ok := errors.AsType[*runner.Error](err)
 	require.True(t, ok, "error: %v", err)
 	require.Equal(t, runner.CodeToken, refusal.Code)

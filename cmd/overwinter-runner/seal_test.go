@@ -80,7 +80,7 @@ func TestSealStopsProcessesAndListsFiles(t *testing.T) {
 	b.stop(syscall.SIGKILL)
 	b.start()
 	w = b.attach(runner.Hello{Run: "run_1", From: 1})
-	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.Delivered, LastFrame: 1, Steers: true}, w.Welcome())
+	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.Delivered, LastFrame: 1, Steers: true, Seals: true}, w.Welcome())
 	require.Equal(t, runner.StoppedSeal, w.exit().Stopped)
 	again, _ = b.seal(runner.SealRequest{Known: s.positions()})
 	require.Equal(t, want.Manifest, again.Manifest, "the patterns outlive the runner")

@@ -160,17 +160,16 @@ func (l SealLine) message() Message {
 	return nil
 }
 
-// ReadSeal reads the stdout of seal to its end and passes every message to store in order: Segment,
-// FilesBegun, FileChanged, FilesBounded and Diff. It fails if the seal at the end is missing, or a
-// line has more than maxSealLine bytes.
+// ReadSeal reads the stdout of seal up to the seal, which is its last line, and passes every message to store in order: Segment,
+// FilesBegun, FileChanged, FilesBounded and Diff. It fails if the seal is missing, or a line has more than
+// maxSealLine bytes.
 func ReadSeal(stdout io.Reader, store func(Message) error) (Seal, error) {
 	r := bufio.NewReaderSize(stdout, 64<<10)
-	var seal *Seal
 	var buffer []byte
 	for {
 		data, err := readLine(r, buffer[:0], maxSealLine)
 		if errors.Is(err, io.EOF) && len(data) == 0 {
-			break
+			return Seal{}, errors.New("seal ended without a manifest")
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			return Seal{}, fmt.Errorf("read answer of seal: %w", err)
@@ -188,13 +187,9 @@ func ReadSeal(stdout io.Reader, store func(Message) error) (Seal, error) {
 			}
 		}
 		if line.Seal != nil {
-			seal = line.Seal
+			return *line.Seal, nil
 		}
 	}
-	if seal == nil {
-		return Seal{}, errors.New("seal ended without a manifest")
-	}
-	return *seal, nil
 }
 
 // readLine appends a line without its newline to data. It returns io.EOF with the last one.

@@ -20,8 +20,8 @@ var ErrDisplaced = errors.New("runner: a newer link has taken over")
 // errClosed means that the link's owner has closed it.
 var errClosed = errors.New("runner: link is closed")
 
-// Link is the worker's end of an attach. Its methods are safe for concurrent use; Next, Detach and
-// Reattach may be called by one goroutine at a time.
+// Link is the worker's end of an attach. Its methods are safe for concurrent use; Next, Detach,
+// Reattach and Seal may be called by one goroutine at a time.
 type Link struct {
 	welcome Welcome
 	stdin   io.WriteCloser
@@ -129,6 +129,43 @@ func (l *Link) Detach(ctx context.Context) error {
 func (l *Link) Reattach(ctx context.Context, hello Hello) error {
 	l.detached.Store(false)
 	return l.greet(ctx, &hello)
+}
+
+// Seal seals the sandbox over a detached link whose welcome has Seals, and passes every message of
+// the runner to store in order, as ReadSeal does. The link stays detached. If Seal fails, the link
+// must be closed.
+func (l *Link) Seal(ctx context.Context, r SealRequest, store func(Message) error) (Seal, error) {
+	l.detached.Store(false)
+	if err := l.send(&Command{Seal: &r}); err != nil {
+		return Seal{}, err
+	}
+	for {
+		held, err := l.NextHeld(ctx)
+		if err != nil {
+			return Seal{}, fmt.Errorf("read answer of seal: %w", err)
+		}
+		var answer *Result
+		switch m := held.Message.(type) {
+		case *Result:
+			answer = m
+		case *Segment, *FilesBegun, *FileChanged, *FilesBounded, *Diff:
+			err = store(m)
+		default:
+			err = fmt.Errorf("runner answered %T to a seal", m)
+		}
+		l.release(held.Reserved)
+		if err != nil {
+			return Seal{}, err
+		}
+		if answer != nil {
+			l.detached.Store(true)
+			var seal Seal
+			if err := json.Unmarshal(answer.Data, &seal); err != nil {
+				return Seal{}, fmt.Errorf("read answer of seal: %w", err)
+			}
+			return seal, nil
+		}
+	}
 }
 
 // Ended reports whether the exec is known to have exited.

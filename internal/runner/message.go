@@ -138,6 +138,9 @@ type Welcome struct {
 	// Window is set if the runner respects the window of the hello, and supports Taken. A runner of
 	// an earlier release does not.
 	Window bool `json:"window,omitempty"`
+	// Seals is set if a detached link accepts a Command with a Seal. A runner of an earlier release
+	// does not.
+	Seals bool `json:"seals,omitempty"`
 }
 
 // DeliveryChanged reports the delivery after a start.
@@ -223,7 +226,8 @@ type NoDiff struct{}
 // started have exited, and the workspace no longer changes.
 type Quiet struct{}
 
-// Command opens a connection that is not a link.
+// Command opens a connection that is not a link. Attach itself accepts a seal while its link is
+// detached, and answers like serve, except that the Result is a Seal.
 type Command struct {
 	Version int           `json:"version"`
 	Token   string        `json:"token"`

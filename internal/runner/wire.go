@@ -118,6 +118,8 @@ func linkBound(t messageType) int64 {
 		return workspacefile.MaxBytes + maxHeader
 	case typeDiff:
 		return maxDiff
+	case typeResult:
+		return maxResult
 	default:
 		return maxJSON
 	}

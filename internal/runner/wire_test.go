@@ -51,7 +51,7 @@ func everyMessage() []Message {
 		&Quiet{},
 		&Flush{ID: 5},
 		&Command{Version: 1, Token: "t", Ping: true, Abort: &AbortRequest{Run: "run_1"}, Seal: &SealRequest{Workspace: "/w"}},
-		&Welcome{Version: 1, Delivery: Delivered, LastFrame: 7, Open: true, Agent: true, ListFiles: true, Steers: true, Window: true},
+		&Welcome{Version: 1, Delivery: Delivered, LastFrame: 7, Open: true, Agent: true, ListFiles: true, Steers: true, Seals: true, Window: true},
 		&DeliveryChanged{Delivery: Cut},
 		&Frame{No: 8, Stream: Stderr, At: time.Unix(1, 2).UTC(), Data: []byte("line"), Truncated: true},
 		&Segment{Path: "/root/a", Version: 2, Offset: 1 << 40, Data: []byte("bytes")},

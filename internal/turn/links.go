@@ -19,8 +19,8 @@ const (
 	detachTimeout = 5 * time.Second
 )
 
-// Links keeps the execs of links after the ends of their turns, so that a turn that follows soon
-// needs no new exec. A kept link serves no run and does not affect other links that attach in the
+// Links keeps the execs of links after the ends of their turns, so that a turn or a seal that
+// follows soon needs no new exec. A kept link serves no run and does not affect other links that attach in the
 // meantime. Only this worker's next turn in the sandbox uses it. It ends by itself after a minute,
 // with the sandbox, or with the worker. A nil *Links keeps no links.
 type Links struct {
@@ -122,6 +122,40 @@ func (l *Links) take(ctx context.Context, sandboxID string) *keptLink {
 	}
 	k.close()
 	return nil
+}
+
+// Seals reports whether a link is kept over which Seal can probably seal a sandbox.
+func (l *Links) Seals(sandboxID string) bool {
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := l.kept[sandboxID]
+	return k != nil && k.link != nil && !k.link.Ended() && k.link.Welcome().Seals
+}
+
+// Seal seals a sandbox over its kept link, and keeps the link. It reports false, and has done
+// nothing, if no link is kept that can do it.
+func (l *Links) Seal(ctx context.Context, sandboxID string, r runner.SealRequest, store func(runner.Message) error) (s runner.Seal, done bool, err error) {
+	k := l.take(ctx, sandboxID)
+	if k == nil {
+		return runner.Seal{}, false, nil
+	}
+	if k.link == nil || !k.link.Welcome().Seals {
+		k.close()
+		return runner.Seal{}, false, nil
+	}
+	if s, err = k.link.Seal(ctx, r, store); err != nil {
+		k.close()
+		return runner.Seal{}, true, err
+	}
+	if l.register(sandboxID, k) {
+		l.tasks.Done()
+	} else {
+		k.close()
+	}
+	return s, true, nil
 }
 
 // drop closes a link that was not reused.

@@ -3,6 +3,7 @@ package command
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -28,7 +29,7 @@ const hangBudget = 2 * time.Second
 const awaitDetached = runner.PartingBudget + time.Second
 
 // Attach forwards messages between a worker and the runner: one link after the other, each from a
-// hello to its end. run and from are the values of the command line; the first hello must match
+// hello to its end. While no link is open, it executes seals. run and from are the values of the command line; the first hello must match
 // them, unless run is empty.
 func Attach(ctx context.Context, dir, run string, from int64, stdin io.Reader, stdout io.Writer) error {
 	a := &attachment{dir: dir, stdin: make(chan runner.Message), stdinErr: make(chan error, 1), shared: rawio.Unblock(stdout)}
@@ -98,13 +99,22 @@ func (a *attachment) listen(ctx context.Context, r io.Reader) {
 	}
 }
 
-// hello waits for the worker to begin a link. It returns nil if no hello arrives in time, or if the
-// worker has disconnected.
+// hello waits for the worker to begin a link, and executes its seals meanwhile. It returns nil if no
+// hello arrives in time, or if the worker has disconnected.
 func (a *attachment) hello(ctx context.Context, timeout <-chan time.Time) (*runner.Hello, error) {
 	select {
 	case m, ok := <-a.stdin:
-		if hello, is := m.(*runner.Hello); is {
-			return hello, nil
+		switch m := m.(type) {
+		case *runner.Hello:
+			return m, nil
+		case *runner.Command:
+			if m.Seal == nil {
+				return nil, &ExitError{runner.ExitRefused, errors.New("a link accepts no command but a seal")}
+			}
+			if err := a.seal(ctx, *m.Seal); err != nil {
+				return nil, err
+			}
+			return a.hello(ctx, timeout)
 		}
 		if ok {
 			return nil, &ExitError{runner.ExitRefused, fmt.Errorf("a link cannot begin with %T", m)}
@@ -123,6 +133,26 @@ func (a *attachment) hello(ctx context.Context, timeout <-chan time.Time) (*runn
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+// seal executes a seal of the worker. It answers an error with a last message.
+func (a *attachment) seal(ctx context.Context, r runner.SealRequest) error {
+	s, err := seal(ctx, a.dir, r, func(m runner.Message) error { return runner.WriteMessage(a.stdout, m) })
+	var answer runner.Message
+	if err == nil {
+		var data []byte
+		if data, err = json.Marshal(s); err == nil {
+			answer = &runner.Result{Data: data}
+		}
+	}
+	if err != nil {
+		refused, ok := errors.AsType[*runner.Error](err)
+		if !ok {
+			refused = &runner.Error{Code: runner.CodeIncomplete, Message: err.Error()}
+		}
+		answer = refused
+	}
+	return errors.Join(err, runner.WriteMessage(a.stdout, answer), a.stdout.Flush())
 }
 
 // link forwards the messages of one link until either end closes it, or the worker detaches it.

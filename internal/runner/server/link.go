@@ -100,7 +100,7 @@ func (s *Server) serveLink(conn *net.UnixConn, stdout *os.File, r *bufio.Reader,
 		l.end(&runner.Error{Code: runner.CodeJournal, Message: err.Error()})
 		return
 	}
-	welcome := &runner.Welcome{Version: runner.ProtocolVersion, Delivery: delivery(j), LastFrame: -1, Steers: true, Window: hello.Window > 0}
+	welcome := &runner.Welcome{Version: runner.ProtocolVersion, Delivery: delivery(j), LastFrame: -1, Steers: true, Window: hello.Window > 0, Seals: true}
 	if j != nil {
 		status := j.Status()
 		welcome.LastFrame, welcome.Open = status.Frames-1, !status.Mark.Final()

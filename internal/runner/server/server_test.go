@@ -218,7 +218,7 @@ func TestLinksDisplaceEachOther(t *testing.T) {
 	s := newServed(t)
 	s.serve()
 	old, welcome := s.link(runner.Hello{Run: "run_1", Attempt: 2})
-	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.NotStarted, LastFrame: -1, Steers: true}, welcome)
+	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.NotStarted, LastFrame: -1, Steers: true, Seals: true}, welcome)
 	s.hello(runner.Hello{Run: "run_1", Attempt: 1}).refused(runner.CodeStale)
 	newer, _ := s.link(runner.Hello{Run: "run_1", Attempt: 2})
 	require.Equal(t, &runner.Displaced{}, old.next())
@@ -259,7 +259,7 @@ func TestUnstartableAgentEndsRun(t *testing.T) {
 
 	s.serve()
 	_, welcome = s.link(runner.Hello{Run: "run_1"})
-	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.Cut, LastFrame: 0, Steers: true}, welcome)
+	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.Cut, LastFrame: 0, Steers: true, Seals: true}, welcome)
 	require.NoFileExists(t, filepath.Join(s.dir, "open"))
 }
 
@@ -328,7 +328,7 @@ func TestLeftoversOfEarlierServer(t *testing.T) {
 			c.left(t, s)
 			s.serve()
 			_, welcome := s.link(runner.Hello{Run: "run_1"})
-			require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: c.want, LastFrame: c.frames - 1, Steers: true}, welcome)
+			require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: c.want, LastFrame: c.frames - 1, Steers: true, Seals: true}, welcome)
 			require.NoFileExists(t, filepath.Join(s.dir, "open"))
 			require.Empty(t, s.ping().Run)
 		})
