@@ -107,6 +107,9 @@ var cannot = map[string]string{
 	"OverwinterToolsNeedNoPermission": "the scripted agent starts no servers",
 }
 
+// hurried are the scenarios for which impatient shortens the model timeout.
+var hurried = []string{"FailsAfterModelTimeout"}
+
 // impatient shortens the model timeout for the scenario whose model never answers.
 func impatient(t *testing.T, launch agent.Launch) *exec.Cmd {
 	t.Helper()
@@ -127,7 +130,7 @@ var unknown = []string{
 func TestConformsToAdapterSuite(t *testing.T) {
 	t.Parallel()
 	agenttest.Run(t, agenttest.Harness{
-		Adapter: scriptedAgent(t), Command: impatient, Prompts: prompts, Cannot: cannot, KillLosesText: true, Unknown: unknown,
+		Adapter: scriptedAgent(t), Command: impatient, Prompts: prompts, Cannot: cannot, Alone: hurried, KillLosesText: true, Unknown: unknown,
 	})
 }
 
@@ -137,7 +140,7 @@ func TestConformsWithLoadingAgent(t *testing.T) {
 	adapter := scriptedAgent(t, "--load")
 	adapter.profile.Environment[acp.EnvTranscripts] = strings.Join([]string{".scripted/*.json", "../../etc/passwd"}, ":")
 	agenttest.Run(t, agenttest.Harness{
-		Adapter: adapter, Command: impatient, Prompts: prompts, Cannot: cannot, KillLosesText: true, Unknown: unknown,
+		Adapter: adapter, Command: impatient, Prompts: prompts, Cannot: cannot, Alone: hurried, KillLosesText: true, Unknown: unknown,
 	})
 }
 

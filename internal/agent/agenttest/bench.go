@@ -39,6 +39,7 @@ type bench struct {
 	checked         int        // number of runs that check has already checked
 	owner           *testing.T // test of the shared session; nil for the session of a single scenario
 	killed          bool       // a process was killed during a turn
+	killedInTool    *run       // run whose process was killed during a tool; nil for none
 	launched        bool       // a process has been started
 	note            string     // sent with prompts
 	permissions     permission.Rules
@@ -46,9 +47,10 @@ type bench struct {
 	answer func(agent.Question) agent.Answer
 	// before is called with each frame before it is translated; nil for nothing.
 	before func(agent.Frame)
-	// tools is the command line of the server of overwinter's tools; nil if the agent is not
-	// offered them.
+	// tools is the command line of the server of overwinter's tools, and calls are those that it
+	// received; nil if the agent is not offered them.
 	tools []string
+	calls *toolCalls
 }
 
 // run is the content of one run's journal.
@@ -84,9 +86,7 @@ func (b *bench) launch(t *testing.T) {
 		SessionID: b.sessionID, Home: b.home, Workspace: b.workspace, Resume: b.launched, Permissions: b.permissions, Tools: b.tools,
 	})
 	require.NoError(t, err)
-	if b.owner != nil { // the process outlives the scenario
-		t = b.owner
-	}
+	t = b.lifetime(t) // that of the process
 	cmd := b.Command(t, launch)
 	cmd.Dir = launch.Dir
 	if cmd.Env == nil {
@@ -96,6 +96,14 @@ func (b *bench) launch(t *testing.T) {
 		cmd.Env = append(cmd.Env, k+"="+launch.Env[k])
 	}
 	b.process, b.launched = startProcess(t, cmd), true
+}
+
+// lifetime returns the test that the session ends with.
+func (b *bench) lifetime(t *testing.T) *testing.T {
+	if b.owner != nil {
+		return b.owner
+	}
+	return t
 }
 
 // begin delivers a prompt under a new run.
@@ -281,7 +289,7 @@ func (b *bench) transcripts(t *testing.T) []transcript.File {
 func (b *bench) move(t *testing.T) {
 	t.Helper()
 	files := b.transcripts(t)
-	home := t.TempDir()
+	home := b.lifetime(t).TempDir()
 	for _, f := range files {
 		rel, err := filepath.Rel(b.home, f.Path)
 		require.NoError(t, err)
@@ -289,7 +297,7 @@ func (b *bench) move(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o700))
 		require.NoError(t, os.WriteFile(name, f.Data, 0o600))
 	}
-	b.home, b.workspace = home, t.TempDir()
+	b.home, b.workspace = home, b.lifetime(t).TempDir()
 }
 
 // process is the agent's process with the frames that a runner would record.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,7 +42,7 @@ func (b *bench) fork(t *testing.T, s saved) (f *bench, back func()) {
 		require.NoError(t, os.Rename(place, place+".original"))
 		require.NoError(t, os.Rename(copied, place))
 	}
-	f = &bench{Harness: b.Harness, sessionID: b.sessionID, home: b.home, workspace: b.workspace, runs: s.runs, launched: true}
+	f = &bench{Harness: b.Harness, sessionID: b.sessionID, home: b.home, workspace: b.workspace, runs: s.runs, checked: b.checked, launched: true}
 	return f, func() {
 		f.close(t)
 		for place := range swap {
@@ -58,26 +59,27 @@ func copyTree(t *testing.T, from, to string) {
 	require.NoError(t, err, "%s", out)
 }
 
-// continuesInFork forks the session between its second prompt and its third. The fork has the memory
-// and the files of that point, and the original continues as if it had not been forked.
+// continuesInFork forks the session between two of its prompts. The fork has the memory and the files
+// of that point, and the original continues as if it had not been forked.
 func continuesInFork(t *testing.T, b *bench) {
 	b.turn(t, b.Prompts.Hello)
 	b.turn(t, b.Prompts.WriteFile)
-	file := filepath.Join(b.workspace, "of-the-second-prompt.txt") // not every agent has tools
+	before := b.remembers(t)
+	file := filepath.Join(b.workspace, "of-the-point.txt") // not every agent has tools
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	point := b.save(t)
-	b.turn(t, b.Prompts.Hello)
 	require.NoError(t, os.Remove(file))
 
 	f, back := b.fork(t, point)
 	require.FileExists(t, file)
-	f.remembers(t, "3") // including this prompt
+	require.Equal(t, before+1, f.remembers(t), "this prompt")
 	f.turn(t, f.Prompts.WriteFile)
-	f.remembers(t, "5")
+	require.Equal(t, before+3, f.remembers(t))
 	f.check(t)
 	back()
 
-	b.remembers(t, "4")
+	b.turn(t, b.Prompts.Hello)
+	require.Equal(t, before+2, b.remembers(t))
 	require.NoFileExists(t, file)
 	b.check(t)
 }
@@ -85,14 +87,19 @@ func continuesInFork(t *testing.T, b *bench) {
 // counted matches the number of prompts in an agent's answer.
 var counted = regexp.MustCompile(`(\d+) prompts`)
 
-// remembers asks for the first prompt of the session and the number of prompts.
-func (b *bench) remembers(t *testing.T, prompts string) {
+// remembers asks for the first prompt of the session and the number of its prompts. If the agent does
+// not state the number, it is that of the runs.
+func (b *bench) remembers(t *testing.T) int {
 	t.Helper()
 	r := b.turn(t, b.Prompts.Recall)
 	require.Equal(t, session.OutcomeCompleted, r.end.Outcome, r.end.Reason)
 	answer := only(t, r, conversation.AssistantText).Content
 	require.Contains(t, answer, Word)
-	if match := counted.FindStringSubmatch(answer); match != nil {
-		require.Equal(t, prompts, match[1], answer)
+	match := counted.FindStringSubmatch(answer)
+	if match == nil {
+		return len(b.runs)
 	}
+	n, err := strconv.Atoi(match[1])
+	require.NoError(t, err)
+	return n
 }

@@ -11,6 +11,7 @@ package agenttest
 import (
 	"flag"
 	"os/exec"
+	"slices"
 	"testing"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
@@ -41,6 +42,9 @@ type Harness struct {
 	Prompts Prompts
 	// Cannot gives the reason for every scenario that the agent does not support.
 	Cannot map[string]string
+	// Alone are the scenarios for which Command starts the agent in another way: none shares its
+	// session.
+	Alone []string
 	// KillLosesText is set if text that was streaming at a kill -9 is missing in the transcript.
 	KillLosesText bool
 	// PromptsUnsigned is set if the transcript does not record the prompt and the author of a
@@ -101,11 +105,11 @@ var apart = flag.Bool("apart", false, "run each scenario of an agent in its own 
 // the prompts of a person do, unless -apart is given; the session's transcript is checked after the
 // last one.
 func Run(t *testing.T, h Harness) {
-	for _, in := range []place{shared, asking, killed} {
-		runShared(t, h, in)
+	for _, in := range []place{shared, asking, restarted, killed} {
+		h.runShared(t, in)
 	}
 	for _, s := range scenarios {
-		if s.in != alone && !*apart {
+		if h.place(s) != alone {
 			continue
 		}
 		t.Run(s.name, func(t *testing.T) {
@@ -118,21 +122,17 @@ func Run(t *testing.T, h Harness) {
 
 // runShared runs the scenarios of a shared session. If one fails, the others continue in a new
 // session.
-func runShared(t *testing.T, h Harness, in place) {
+func (h Harness) runShared(t *testing.T, in place) {
 	t.Helper()
-	if *apart {
-		return
-	}
 	var b *bench
 	for _, s := range scenarios {
-		if s.in != in {
+		if h.place(s) != in {
 			continue
 		}
 		passed := t.Run(s.name, func(subtest *testing.T) {
 			h.can(subtest, s.name)
 			if b == nil {
-				b = newBench(t, h)
-				b.owner = t
+				b = h.newShared(t, in)
 			}
 			s.run(subtest, b)
 		})
@@ -143,6 +143,27 @@ func runShared(t *testing.T, h Harness, in place) {
 	if b != nil && b.launched {
 		b.checkTranscripts(t)
 	}
+}
+
+// newShared returns a session that ends with t, for several scenarios.
+func (h Harness) newShared(t *testing.T, in place) *bench {
+	t.Helper()
+	b := newBench(t, h)
+	b.owner = t
+	for _, s := range scenarios { // the process of the first scenario must have what a later one needs
+		if _, cannot := h.Cannot[s.name]; s.tools && h.place(s) == in && !cannot {
+			b.offerTools(t)
+		}
+	}
+	return b
+}
+
+// place returns the session in which a scenario runs.
+func (h Harness) place(s scenario) place {
+	if *apart || slices.Contains(h.Alone, s.name) {
+		return alone
+	}
+	return s.in
 }
 
 // can skips a scenario that the agent does not support.

@@ -21,48 +21,52 @@ import (
 type place int
 
 const (
-	alone  place = iota // its own session
-	shared              // the session shared by scenarios that all leave the agent's process running
-	asking              // the session shared by scenarios in which the agent asks before it acts
-	killed              // the session shared by scenarios that kill the agent's process
+	alone     place = iota // its own session
+	shared                 // the session shared by scenarios that all leave the agent's process running
+	asking                 // the session shared by scenarios in which the agent asks before it acts
+	restarted              // the session shared by scenarios that end the agent's process and start another
+	killed                 // the session shared by scenarios that kill the agent's process
 )
 
+type scenario struct {
+	name  string
+	run   func(*testing.T, *bench)
+	in    place
+	tools bool // overwinter's tools are offered to the agent
+}
+
 // scenarios have the names that Harness.Cannot uses.
-var scenarios = []struct {
-	name string
-	run  func(*testing.T, *bench)
-	in   place
-}{
-	{"DescribesItself", describesItself, alone},
-	{"AnswersHello", answersHello, shared},
-	{"ReceivesNote", receivesNote, alone},
-	{"WritesFileWithTool", writesAFile, shared},
-	{"ReportsFailingTool", reportsAFailingTool, shared},
-	{"Thinks", thinks, shared},
-	{"CallsSubagent", callsASubagent, alone},
-	{"ServesManyPromptsInOneProcess", servesManyPrompts, shared},
-	{"InterruptedInText", interruptedInText, shared},
-	{"InterruptedInTool", interruptedInATool, shared},
-	{"KilledInText", killedInText, killed},
-	{"KilledInTool", killedInATool, killed},
-	{"AbortedIfKilledByRunner", killedForAnAbort, killed},
-	{"ResumesFromTranscript", resumes, alone},
-	{"RepeatedDeliveryRunsOnce", deliveredTwice, alone},
-	{"CutEndsOpenBlocks", cuts, shared},
-	{"RevertsToBeforePrompt", revertsToBeforePrompt, alone},
-	{"ContinuesInFork", continuesInFork, alone},
-	{"CallsToolsInParallel", callsToolsInParallel, shared},
-	{"RunsAllowedTool", runsAllowedTool, asking},
-	{"SkipsDeniedTool", skipsDeniedTool, asking},
-	{"AsksUser", asksItsUser, asking},
-	{"CallsOverwinterTool", callsATool, alone},
-	{"OverwinterToolsNeedNoPermission", callsAToolWithoutAsking, alone},
-	{"AcceptsPromptDuringTurn", acceptsPrompt, shared},
-	{"KeepsPromptAtTurnEnd", keepsLatePrompt, shared},
-	{"DiesWithPromptForTurn", diesWithAPrompt, killed},
-	{"ReportsModelRefusal", reportsModelRefusal, shared},
-	{"ReportsRefusedKey", reportsRefusedKey, alone},
-	{"FailsAfterModelTimeout", failsAfterModelTimeout, alone},
+var scenarios = []scenario{
+	{name: "DescribesItself", run: describesItself, in: alone},
+	{name: "AnswersHello", run: answersHello, in: shared},
+	{name: "ReceivesNote", run: receivesNote, in: restarted},
+	{name: "WritesFileWithTool", run: writesAFile, in: shared},
+	{name: "ReportsFailingTool", run: reportsAFailingTool, in: shared},
+	{name: "Thinks", run: thinks, in: shared},
+	{name: "CallsSubagent", run: callsASubagent, in: shared},
+	{name: "ServesManyPromptsInOneProcess", run: servesManyPrompts, in: shared},
+	{name: "InterruptedInText", run: interruptedInText, in: shared},
+	{name: "InterruptedInTool", run: interruptedInATool, in: shared},
+	{name: "KilledInText", run: killedInText, in: killed},
+	{name: "KilledInTool", run: killedInATool, in: killed},
+	{name: "AbortedIfKilledByRunner", run: killedForAnAbort, in: killed},
+	{name: "ResumesFromTranscript", run: resumes, in: restarted},
+	{name: "RepeatedDeliveryRunsOnce", run: deliveredTwice, in: restarted},
+	{name: "CutEndsOpenBlocks", run: cuts, in: shared},
+	{name: "RevertsToBeforePrompt", run: revertsToBeforePrompt, in: restarted},
+	{name: "ContinuesInFork", run: continuesInFork, in: restarted},
+	{name: "CallsToolsInParallel", run: callsToolsInParallel, in: shared},
+	{name: "RunsAllowedTool", run: runsAllowedTool, in: asking},
+	{name: "SkipsDeniedTool", run: skipsDeniedTool, in: asking},
+	{name: "AsksUser", run: asksItsUser, in: asking},
+	{name: "CallsOverwinterTool", run: callsATool, in: shared, tools: true},
+	{name: "OverwinterToolsNeedNoPermission", run: callsAToolWithoutAsking, in: asking, tools: true},
+	{name: "AcceptsPromptDuringTurn", run: acceptsPrompt, in: shared},
+	{name: "KeepsPromptAtTurnEnd", run: keepsLatePrompt, in: shared},
+	{name: "DiesWithPromptForTurn", run: diesWithAPrompt, in: killed},
+	{name: "ReportsModelRefusal", run: reportsModelRefusal, in: shared},
+	{name: "ReportsRefusedKey", run: reportsRefusedKey, in: shared},
+	{name: "FailsAfterModelTimeout", run: failsAfterModelTimeout, in: shared},
 }
 
 func describesItself(t *testing.T, b *bench) {
@@ -90,7 +94,7 @@ func receivesNote(t *testing.T, b *bench) {
 	b.note = "The file lost.txt was not restored."
 	answersHello(t, b)
 	b.note = ""
-	b.recalls(t)
+	b.remembers(t)
 	b.check(t)
 }
 
@@ -237,13 +241,19 @@ func killedInATool(t *testing.T, b *bench) {
 	require.Equal(t, conversation.Aborted, only(t, r, conversation.ToolUse).Status)
 	b.recalls(t)
 	b.check(t)
+	b.killedInTool = r
 }
 
+// killedForAnAbort translates the frames of a run that was killed in a tool as if the runner had
+// killed it.
 func killedForAnAbort(t *testing.T, b *bench) {
-	r := b.begin(t, b.Prompts.LongTool)
-	b.until(t, r, "a tool", isRunningTool)
-	b.kill(t)
-	b.finish(t, r)
+	r := b.killedInTool
+	if r == nil {
+		r = b.begin(t, b.Prompts.LongTool)
+		b.until(t, r, "a tool", isRunningTool)
+		b.kill(t)
+		b.finish(t, r)
+	}
 	interrupted := *r
 	interrupted.frames = slices.Clone(r.frames)
 	last := &interrupted.frames[len(r.frames)-1]
@@ -274,7 +284,10 @@ func deliveredTwice(t *testing.T, b *bench) {
 	r := b.turn(t, b.Prompts.WriteFile)
 	done := *r
 	require.NoError(t, os.Remove(filepath.Join(b.workspace, FileName)))
-	for range 2 {
+	for _, process := range []string{"same", "new"} {
+		if process == "new" {
+			b.close(t)
+		}
 		again := &run{context: r.context}
 		b.deliver(t, again, b.Prompts.WriteFile)
 		b.finish(t, again)
@@ -286,7 +299,6 @@ func deliveredTwice(t *testing.T, b *bench) {
 		} else {
 			require.Empty(t, mainBlocks(t, again))
 		}
-		b.close(t)
 	}
 	b.check(t)
 }
@@ -440,9 +452,7 @@ func (b *bench) fails(t *testing.T, content string) *run {
 func (b *bench) recalls(t *testing.T) {
 	t.Helper()
 	require.Nil(t, b.process, "the process that received it still lives")
-	r := b.turn(t, b.Prompts.Recall)
-	require.Equal(t, session.OutcomeCompleted, r.end.Outcome, r.end.Reason)
-	require.Contains(t, only(t, r, conversation.AssistantText).Content, Word)
+	b.remembers(t)
 }
 
 func isText(e conversation.Event) bool { return e.Type == conversation.EventTextDelta }
@@ -496,8 +506,8 @@ func count(r *run, kind conversation.EventType) int {
 	return n
 }
 
-// revertsToBeforePrompt reverts the agent to its state before its second prompt: its transcript has the first
-// turn unchanged, and a new process knows nothing of the later turns.
+// revertsToBeforePrompt reverts the agent to its state before one of its prompts: its transcript has the
+// earlier turns unchanged, and a new process knows nothing of the later ones.
 func revertsToBeforePrompt(t *testing.T, b *bench) {
 	reverter, ok := b.Adapter.(agent.Reverter)
 	if !ok {
@@ -506,8 +516,9 @@ func revertsToBeforePrompt(t *testing.T, b *bench) {
 	}
 	require.Contains(t, b.Adapter.Describe().Capabilities, "revert")
 	first := b.turn(t, b.Prompts.Hello)
-	b.turn(t, b.Prompts.WriteFile)
-	second := b.runs[1]
+	prompts := b.remembers(t)
+	kept := len(b.runs)
+	second := b.turn(t, b.Prompts.WriteFile)
 	b.turn(t, b.Prompts.Subagent)
 	b.close(t)
 	before := b.transcripts(t)
@@ -527,10 +538,8 @@ func revertsToBeforePrompt(t *testing.T, b *bench) {
 	for _, f := range reverted.Files {
 		require.NoError(t, os.WriteFile(f.Path, f.Data, 0o600))
 	}
-	b.runs = b.runs[:1]
-	r := b.turn(t, b.Prompts.Recall)
-	require.Equal(t, session.OutcomeCompleted, r.end.Outcome, r.end.Reason)
-	require.Contains(t, only(t, r, conversation.AssistantText).Content, "2 prompts", "the first, and the one that asks")
+	b.runs = b.runs[:kept]
+	require.Equal(t, prompts+1, b.remembers(t), "the prompts before, and the one that asks")
 	require.NotEmpty(t, mainBlocks(t, first))
 	b.check(t)
 }

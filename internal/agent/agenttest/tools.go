@@ -14,7 +14,6 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agenttool"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/runner/tools"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -46,12 +45,10 @@ func (c *toolCalls) all() []agenttool.Call {
 	return c.made
 }
 
-// offerTools offers overwinter's tools to the agent and answers its calls.
-func (b *bench) offerTools(t *testing.T) *toolCalls {
+// offerTools offers overwinter's tools to the agent, from its next process on, and answers its calls.
+func (b *bench) offerTools(t *testing.T) {
 	t.Helper()
-	var calls *toolCalls
-	b.tools, calls = serveTools(t)
-	return calls
+	b.tools, b.calls = serveTools(b.lifetime(t))
 }
 
 // OfferTools answers calls of overwinter's tools until the test ends. It returns the command line
@@ -115,17 +112,20 @@ func callsATool(t *testing.T, b *bench) { b.callsSetTitle(t) }
 // callsAToolWithoutAsking checks that an agent that asks before every action calls overwinter's
 // tool without asking.
 func callsAToolWithoutAsking(t *testing.T, b *bench) {
-	b.permissions = permission.Rules{Default: permission.Ask}
+	b.asks(t)
 	b.callsSetTitle(t)
 }
 
 func (b *bench) callsSetTitle(t *testing.T) {
 	t.Helper()
-	calls := b.offerTools(t)
+	if b.tools == nil {
+		b.offerTools(t)
+	}
+	before := len(b.calls.all())
 	r := b.turn(t, b.Prompts.Tool)
 	require.Equal(t, session.OutcomeCompleted, r.end.Outcome, r.end.Reason)
 	require.Empty(t, r.questions)
-	made := calls.all()
+	made := b.calls.all()[before:]
 	require.Len(t, made, 1, "frames:\n%s", printFrames(r.frames))
 	require.Equal(t, agenttool.SetTitle, made[0].Tool)
 	require.JSONEq(t, `{"title":"`+Title+`"}`, string(made[0].Input))

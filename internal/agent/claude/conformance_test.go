@@ -62,6 +62,7 @@ func TestConformsToAdapterSuite(t *testing.T) {
 			return cmd
 		},
 		Prompts:                scripted.Prompts,
+		Alone:                  []string{"ReportsRefusedKey"},
 		KillLosesText:          true,
 		PromptsUnsigned:        true,
 		GoesOnWithKnownPrompts: true,

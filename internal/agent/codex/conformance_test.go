@@ -98,6 +98,7 @@ func TestConformsToAdapterSuite(t *testing.T) {
 			return command(t, models, launch, "--model", model, "--model-timeout", "2s")
 		},
 		Prompts:       scripted.Prompts,
+		Alone:         []string{"CallsSubagent", "CallsOverwinterTool", "OverwinterToolsNeedNoPermission"},
 		KillLosesText: true,
 		Unknown: []string{
 			`{"method":"item/started"}`, `{"method":"item/completed","params":{"item":7}}`, `{"method":"turn/completed","params":{"turn":[]}}`,

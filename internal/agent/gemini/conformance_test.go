@@ -88,6 +88,7 @@ func TestConformsToAdapterSuite(t *testing.T) {
 			return command(t, models, launch, "--model-timeout", silence.String())
 		},
 		Prompts: scripted.Prompts,
+		Alone:   []string{"FailsAfterModelTimeout"},
 		Cannot: map[string]string{
 			"AsksUser": "over ACP the program asks for permission alone",
 		},
