@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -93,7 +94,7 @@ func (p *pulse) run(ctx context.Context) {
 		timeout = defaultHeartbeatTimeout
 	}
 	interval := heartbeatInterval(timeout)
-	timer := time.NewTimer(interval) // the start of the attempt counts as a heartbeat
+	timer := time.NewTimer(firstInterval(interval)) // the start of the attempt counts as a heartbeat
 	defer timer.Stop()
 	var look <-chan time.Time
 	if p.stall > 0 {
@@ -145,6 +146,13 @@ func (p *pulse) run(ctx context.Context) {
 // costs the attempt.
 func heartbeatInterval(timeout time.Duration) time.Duration {
 	return max(timeout/5, min(timeout/3, timeout-heartbeatMargin))
+}
+
+// firstInterval returns the time until the first heartbeat of an attempt. It is random, so that
+// attempts that begin together do not send all their heartbeats at the same moments: together, those
+// of a hundred turns occupy Temporal for a second.
+func firstInterval(interval time.Duration) time.Duration {
+	return interval/2 + rand.N(interval/2+1)
 }
 
 // send sends one heartbeat and reports whether Temporal has revoked the attempt. An error means

@@ -18,3 +18,18 @@ func TestHeartbeatsAreSpacedByTimeout(t *testing.T) {
 		}
 	}
 }
+
+func TestAttemptsThatBeginTogetherSpreadTheirHeartbeats(t *testing.T) {
+	t.Parallel()
+	const interval = 6 * time.Second
+	thirds := map[time.Duration]int{}
+	for range 300 {
+		first := firstInterval(interval)
+		require.GreaterOrEqual(t, first, interval/2)
+		require.LessOrEqual(t, first, interval)
+		thirds[min((first-interval/2)/(interval/6), 2)]++
+	}
+	for third := range time.Duration(3) {
+		require.Greater(t, thirds[third], 50, "of 300 in each third of the time")
+	}
+}
