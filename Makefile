@@ -151,13 +151,13 @@ N ?= 1000000
 bench-million: setup-go
 	@go test ./internal/postgres -run '^TestMillion$$' -count 1 -timeout 1h -v -million $(N)
 
-# A fault in every step of a purge, then the matrix, then the matrix of forks, then rounds of the storm until the minutes
+# A fault in every step of a purge and 50,000 sandboxes, then the matrix, then the matrix of forks, then rounds of the storm until the minutes
 # have passed or one fails. The matrix and the storm print their seed.
 CHAOS ?= ^(TestEveryFaultInEveryState|TestForksCheckpointsRevertsAndImportsAreCompleted|TestStorm)$$
 chaos: NEEDS = curl
 chaos: ARGS ?= -minutes 10
 chaos: setup programs
-	@go test ./activities -count 1 -timeout 0 -v -run '^TestPurgeIsCompleted' -all-faults
+	@go test ./activities -count 1 -timeout 0 -v -run '^(TestPurgeIsCompleted|TestReconcileHandlesManySandboxes$$)' -all-faults
 	@go test ./test -count 1 -parallel 1 -timeout 0 -v -run '$(CHAOS)' -all-faults $(ARGS)
 
 # The short form is part of make test.
