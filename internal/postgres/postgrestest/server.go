@@ -46,6 +46,9 @@ type server struct {
 	next  atomic.Int64
 	// clone serializes CREATE DATABASE: only one connection may use the template at a time.
 	clone sync.Mutex
+
+	mu   sync.Mutex
+	idle []*pgx.Conn // to database postgres, for exec
 }
 
 // shared is started once and then lives as long as the process, like the server.
@@ -153,26 +156,52 @@ func (s *server) awaitReady(ctx context.Context) error {
 	}
 }
 
-// createDatabase clones the template and returns the new database's name.
+// createDatabase clones the template and returns the new database's name. Copying the files takes
+// half the processor time of copying the blocks through the write-ahead log, which is the default.
 func (s *server) createDatabase(ctx context.Context, from string) (string, error) {
 	s.clone.Lock()
 	defer s.clone.Unlock()
 	name := "test_" + strconv.FormatInt(s.next.Add(1), 10)
-	return name, s.exec(ctx, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", name, from))
+	return name, s.exec(ctx, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s STRATEGY FILE_COPY", name, from))
 }
 
 func (s *server) dropDatabase(ctx context.Context, name string) error {
 	return s.exec(ctx, fmt.Sprintf("DROP DATABASE IF EXISTS %s WITH (FORCE)", name))
 }
 
+// exec executes a statement in database postgres. Its connections are used again, since a connection
+// costs as much as the creation of a database.
 func (s *server) exec(ctx context.Context, sql string) error {
-	conn, err := pgx.Connect(ctx, s.url("postgres"))
+	conn, err := s.connection(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	_, err = conn.Exec(ctx, sql)
-	return err
+	if _, err := conn.Exec(ctx, sql); err != nil {
+		return errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.idle = append(s.idle, conn)
+	return nil
+}
+
+// connection returns an idle connection that a test has not terminated, or a new one.
+func (s *server) connection(ctx context.Context) (*pgx.Conn, error) {
+	for {
+		s.mu.Lock()
+		last := len(s.idle) - 1
+		if last < 0 {
+			s.mu.Unlock()
+			return pgx.Connect(ctx, s.url("postgres"))
+		}
+		conn := s.idle[last]
+		s.idle = s.idle[:last]
+		s.mu.Unlock()
+		if conn.Ping(ctx) == nil {
+			return conn, nil
+		}
+		_ = conn.Close(context.WithoutCancel(ctx)) // it is broken
+	}
 }
 
 func (s *server) url(database string) string {
