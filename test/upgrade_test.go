@@ -79,6 +79,7 @@ type upgrade struct {
 type flow struct {
 	*subject
 	pause     time.Duration // between prompts
+	rest      time.Duration // after each five of them
 	atOnce    int           // prompts
 	completed atomic.Int64
 }
@@ -99,9 +100,12 @@ func (u *upgrade) begin(t *testing.T) {
 		cancel()
 		u.flowing.Wait()
 	})
-	for n, pause := range []time.Duration{0, 300 * time.Millisecond, time.Second, 5 * time.Second} {
+	for n, pause := range []time.Duration{0, 300 * time.Millisecond, time.Second, 3 * time.Second} {
 		f := &flow{subject: u.subject(t, nil), pause: pause, atOnce: 1 + n%2}
-		if pause == 5*time.Second { // it sleeps and wakes between its prompts
+		if pause < time.Second { // a flow without rests would use as much CPU time as there is
+			f.rest = 2 * time.Second
+		}
+		if pause == 3*time.Second { // it sleeps and wakes between its prompts
 			u.must(t, http.StatusOK, "PATCH", "/api/sessions/"+f.id, object{"idleTimeout": "1s"})
 		}
 		u.flows = append(u.flows, f)
@@ -147,7 +151,8 @@ func (u *upgrade) begin(t *testing.T) {
 
 // flow sends prompts until ctx ends.
 func (u *upgrade) flow(ctx context.Context, f *flow) {
-	for n := 0; ctx.Err() == nil; {
+	for n, begun := 0, 0; ctx.Err() == nil; {
+		begun++
 		var sent []string
 		for range f.atOnce {
 			n++
@@ -168,9 +173,13 @@ func (u *upgrade) flow(ctx context.Context, f *flow) {
 				}
 			}
 		}
+		pause := f.pause
+		if begun%5 == 0 {
+			pause += f.rest
+		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(f.pause):
+		case <-time.After(pause):
 		}
 	}
 }
