@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
-	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
 )
@@ -131,8 +130,7 @@ func keepsItsMemory(t *testing.T, a agentUnderTest) {
 	maps.Copy(scripts, a.forkScripts())
 	models := modelserver.New(scripts)
 	t.Cleanup(models.Close)
-	database := postgrestest.URL(t)
-	s := startStack(t, "--database-url", database)
+	s := startStack(t)
 	for name, value := range a.secrets(models) {
 		s.must(t, http.StatusCreated, "PUT", "/api/secrets/"+name, object{"value": value})
 	}
@@ -158,7 +156,7 @@ func keepsItsMemory(t *testing.T, a agentUnderTest) {
 
 	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/hibernate", nil)
 	s.waitStatus(t, id, "hibernated", 60*time.Second)
-	s.loseSnapshots(t, database, id)
+	s.loseSnapshots(t, id)
 	s.prompt(t, id, "recall", "What was it? {{recall}}")
 	require.Equal(t, "completed", s.waitPrompt(t, id, "recall", 2*time.Minute)["status"])
 	require.Contains(t, s.text(t, id), "narwhal", "it answers with its history")
@@ -175,7 +173,7 @@ func keepsItsMemory(t *testing.T, a agentUnderTest) {
 	stream.all(t)
 	require.Equal(t, plantedKey, requests[0].Key, "it was used")
 	s.processesAreClean(t, plantedKey)
-	databaseIsClean(t, database, plantedKey)
+	databaseIsClean(t, s.databaseURL, plantedKey)
 	s.stop(t)
 	s.filesAreClean(t, plantedKey)
 }
@@ -226,15 +224,15 @@ func (s *stack) asksForPermission(t *testing.T, id string, stream *follower) {
 }
 
 // loseSnapshots deletes the session's snapshots at the provider.
-func (s *stack) loseSnapshots(t *testing.T, database, sessionID string) {
+func (s *stack) loseSnapshots(t *testing.T, sessionID string) {
 	t.Helper()
-	s.loseSnapshotsOf(t, database, "session_id = $1", sessionID)
+	s.loseSnapshotsOf(t, "session_id = $1", sessionID)
 }
 
 // loseSnapshotsOf deletes the snapshots of bundles at the provider.
-func (s *stack) loseSnapshotsOf(t *testing.T, database, where string, args ...any) {
+func (s *stack) loseSnapshotsOf(t *testing.T, where string, args ...any) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), database)
+	conn, err := pgx.Connect(t.Context(), s.databaseURL)
 	require.NoError(t, err)
 	defer conn.Close(t.Context())
 	rows, err := conn.Query(t.Context(), "SELECT DISTINCT snapshot_id FROM bundles WHERE snapshot_id <> '' AND "+where, args...)

@@ -18,7 +18,7 @@ import (
 // cache may have evicted: it replays their histories.
 func TestSessionsWithUncachedWorkflowsWork(t *testing.T) {
 	t.Parallel()
-	s := startStackEnv(t, []string{"OVERWINTER_CACHED_WORKFLOWS=10"}, stackDir(t))
+	s := startStackEnv(t, []string{"OVERWINTER_CACHED_WORKFLOWS=10"})
 	var ids []string
 	eventually(t, within, "the worker has evicted workflows", func() error {
 		ids = append(ids, s.create(t, object{"idleTimeout": "24h"}))

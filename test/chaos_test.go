@@ -16,7 +16,7 @@ import (
 // session continues.
 func TestTurnSurvivesKillOfAnyPart(t *testing.T) { //nolint:tparallel // one part after the other, all of one system
 	t.Parallel()
-	s := startStack(t)
+	s := startWholeStack(t)
 	for _, c := range []struct { //nolint:paralleltest // see above
 		part  string
 		words []string // in the command line of its process

@@ -59,7 +59,7 @@ func whatATurnCosts(t *testing.T, env []string, bounds map[string]float64) {
 		}
 		return &countedConn{Conn: conn, traffic: traffic}, nil
 	})
-	s := startStackEnv(t, env, stackDir(t), "--database-url", fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", server.user, database.address, server.database))
+	s := launch(t, env, stackDir(t), "--database-url", fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", server.user, database.address, server.database))
 	temporal, err := client.Dial(client.Options{HostPort: s.engine, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
 	require.NoError(t, err)
 	defer temporal.Close()

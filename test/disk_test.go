@@ -27,7 +27,7 @@ func TestFullDisk(t *testing.T) {
 	t.Cleanup(func() { // after the stack, whose clean-up is newer
 		eventually(t, within, "the file system can be unmounted", func() error { return syscall.Unmount(dir, 0) })
 	})
-	s := startStackIn(t, filepath.Join(dir, "data"))
+	s := launch(t, nil, filepath.Join(dir, "data"))
 	awake, sleeping := s.create(t, object{}), s.create(t, object{})
 	for _, id := range []string{awake, sleeping} {
 		s.prompt(t, id, "first", "write kept.txt: kept")

@@ -22,7 +22,7 @@ func TestSessionOutlivesFiveSandboxes(t *testing.T) {
 	t.Parallel()
 	t.Run("demo", func(t *testing.T) {
 		t.Parallel()
-		s := startStackEnv(t, []string{"OVERWINTER_SANDBOX_TIMEOUT=40s"}, stackDir(t))
+		s := startStackEnv(t, []string{"OVERWINTER_SANDBOX_TIMEOUT=40s"})
 		worked := worksThroughGenerations(t, s, "demo", func(n int) string {
 			return fmt.Sprintf("recall\n$ sleep 2; echo line %d >> lines.txt; cat lines.txt", n)
 		})
@@ -39,7 +39,7 @@ func TestSessionOutlivesFiveSandboxes(t *testing.T) {
 		}
 		models := modelserver.New(scripts)
 		t.Cleanup(models.Close)
-		s := startStackEnv(t, []string{"OVERWINTER_SANDBOX_TIMEOUT=1m"}, stackDir(t))
+		s := startStackEnv(t, []string{"OVERWINTER_SANDBOX_TIMEOUT=1m"})
 		for name, value := range map[string]string{"ANTHROPIC_API_KEY": plantedKey, "ANTHROPIC_BASE_URL": models.URL()} {
 			s.must(t, http.StatusCreated, "PUT", "/api/secrets/"+name, object{"value": value})
 		}

@@ -16,7 +16,7 @@ import (
 // prompt with its files and its memory.
 func TestSessionHibernatesAndWakes(t *testing.T) {
 	t.Parallel()
-	s := startStack(t)
+	s := startWholeStack(t)
 	eventually(t, within, "readiness names the isolation level", func() error {
 		_, got, err := s.call("GET", "/readyz", nil)
 		if err != nil {

@@ -25,7 +25,7 @@ func (s *stack) asleep(t *testing.T, sessionID string) {
 // question without an answer expires and is rejected.
 func TestQuestionsSurviveTheirSandboxes(t *testing.T) {
 	t.Parallel()
-	s := startStackEnv(t, []string{"OVERWINTER_PARK_AFTER=2s"}, stackDir(t))
+	s := startStackEnv(t, []string{"OVERWINTER_PARK_AFTER=2s"})
 	id := s.create(t, object{
 		"options": object{"permissions": "ask"},
 		"prompt":  object{"id": "asks", "content": "$ echo permitted"},

@@ -35,7 +35,7 @@ func (s *stack) export(t *testing.T, id string) []byte {
 // forked before that, and its receipt names its origin.
 func TestSessionContinuesInAnotherInstallation(t *testing.T) {
 	t.Parallel()
-	home, away := startStack(t), startStack(t)
+	home, away := startWholeStack(t), startStack(t)
 	id := home.create(t, object{"title": "mine", "prompt": object{"id": "first", "content": `my name is Robin
 $ git init -q -b work . && git config user.name a && git config user.email a@example.com && echo 1 > committed && echo ignored > .gitignore && git add . && git commit -qm one
 $ echo 2 > committed; echo new > untracked; echo x > ignored; ln -s committed link`}})

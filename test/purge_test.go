@@ -19,7 +19,6 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 
-	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -28,8 +27,7 @@ import (
 // words in every table, log, snapshot and history.
 func TestPurgeErasesSessionEverywhere(t *testing.T) {
 	t.Parallel()
-	database := postgrestest.URL(t)
-	s := startStack(t, "--database-url", database)
+	s := startStack(t)
 	planted := "planted" + strings.TrimPrefix(session.NewID(""), "0")[:24]
 	secretLike := "sk-ant-" + planted
 
@@ -120,7 +118,7 @@ func TestPurgeErasesSessionEverywhere(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, http.StatusNotFound, code)
 
-	databaseIsClean(t, database, planted)
+	databaseIsClean(t, s.databaseURL, planted)
 	eventually(t, 2*time.Minute, "no file has the words", func() error {
 		if found := s.filesWith(t, planted); len(found) > 0 {
 			return fmt.Errorf("%v", found)

@@ -31,7 +31,7 @@ func TestEveryAgentReachesPeople(t *testing.T) { //nolint:tparallel // one agent
 	scripts := map[string][]modelserver.Step{}
 	models := modelserver.New(scripts)
 	t.Cleanup(models.Close)
-	s := startStackEnv(t, []string{"OVERWINTER_PARK_AFTER=3s"}, stackDir(t))
+	s := startStackEnv(t, []string{"OVERWINTER_PARK_AFTER=3s"})
 	agents := s.reachingOut(t, models)
 	secrets := map[string]string{}
 	for _, a := range agents {

@@ -26,7 +26,7 @@ import (
 // interval the first is terminated, and the session of the second is notified.
 func TestReconcilerEndsOrphans(t *testing.T) {
 	t.Parallel()
-	s := startStackEnv(t, []string{"OVERWINTER_RECONCILE_EVERY=2s"}, stackDir(t))
+	s := startStackEnv(t, []string{"OVERWINTER_RECONCILE_EVERY=2s"})
 	ctx := t.Context()
 
 	id := s.create(t, object{"prompt": object{"id": "p", "content": "write kept.txt: still here"}})
@@ -68,7 +68,7 @@ func TestReconcilerEndsOrphans(t *testing.T) {
 // in the middle of a turn: the session resumes, and the turn continues.
 func TestTerminatedWorkflowIsRevived(t *testing.T) {
 	t.Parallel()
-	s := startStackEnv(t, []string{"OVERWINTER_RECONCILE_EVERY=2s"}, stackDir(t))
+	s := startStackEnv(t, []string{"OVERWINTER_RECONCILE_EVERY=2s"})
 	temporal, err := client.Dial(client.Options{HostPort: s.engine, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
 	require.NoError(t, err)
 	defer temporal.Close()

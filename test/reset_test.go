@@ -29,7 +29,7 @@ const resetsTried = 6
 // and files are kept.
 func TestResetWorkflowKeepsSession(t *testing.T) {
 	t.Parallel()
-	s := startStackEnv(t, []string{"OVERWINTER_RECONCILE_EVERY=2s"}, stackDir(t))
+	s := startStackEnv(t, []string{"OVERWINTER_RECONCILE_EVERY=2s"})
 	temporal, err := client.Dial(client.Options{HostPort: s.engine, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
 	require.NoError(t, err)
 	defer temporal.Close()

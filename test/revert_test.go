@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 )
 
 // TestSessionIsReverted reverts a hibernated session to its state before the second prompt: the
@@ -61,8 +59,7 @@ func TestSessionIsReverted(t *testing.T) {
 // undone state can be forked, and a bundle whose snapshot is lost changes nothing.
 func TestSessionIsRevertedToBundle(t *testing.T) {
 	t.Parallel()
-	database := postgrestest.URL(t)
-	s := startStack(t, "--database-url", database)
+	s := startStack(t)
 	id := s.create(t, object{"options": object{"checkpoint": "turn"}})
 	stream := s.follow(t, id)
 	said := []string{"", "the first thing said", "the second thing said", "the third thing said"}
@@ -133,7 +130,7 @@ func TestSessionIsRevertedToBundle(t *testing.T) {
 	head := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id, nil)["head"].(string)
 	s.prompt(t, id, "last", "the last thing said\n$ echo last >> lines.txt")
 	require.Equal(t, "completed", s.waitPrompt(t, id, "last", time.Minute)["status"])
-	s.loseSnapshotsOf(t, database, "id = $1", head)
+	s.loseSnapshotsOf(t, "id = $1", head)
 	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/revert", object{"bundleId": head})
 	stream.wait(t, time.Minute, "the revert is refused", func(e event) bool {
 		return e.Type == "error" && strings.Contains(string(e.Data), "revert_failed")

@@ -60,7 +60,7 @@ func startRigEnv(t *testing.T, env []string, workers int) *rig {
 	r.database = newProxy(t, r.dialPostgres)
 	r.temporal = startTemporal(t)
 	r.engine = newProxy(t, func() (net.Conn, error) { return net.Dial("tcp", r.temporal.address) })
-	r.stack = startStackEnv(t, env, stackDir(t), "--database-url", r.databaseURL(r.database), "--temporal-address", r.engine.address)
+	r.stack = launch(t, env, stackDir(t), "--database-url", r.databaseURL(r.database), "--temporal-address", r.engine.address)
 	for range workers - 1 {
 		r.addWorker(t, r.database)
 	}

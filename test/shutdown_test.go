@@ -15,7 +15,7 @@ import (
 // others, and saves every session.
 func TestShutdownHibernatesSessions(t *testing.T) {
 	t.Parallel()
-	s := startStack(t, "--drain-timeout", "3s")
+	s := startWholeStack(t, "--drain-timeout", "3s")
 	begin := func(name string, prompt object) (id string, stream *follower) {
 		id = s.create(t, object{"title": name, "prompt": object{"id": "before", "content": "write kept.txt: of " + name}})
 		require.Equal(t, "completed", s.waitPrompt(t, id, "before", time.Minute)["status"])

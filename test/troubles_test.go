@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
-	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 )
 
 // within bounds each step with an agent. The machine may be busy.
@@ -135,11 +134,10 @@ func (a troubled) profile() object {
 // trouble is a session of an agent under faults.
 type trouble struct {
 	*stack
-	a        troubled
-	id       string
-	stream   *follower
-	server   *modelserver.Server
-	database string
+	a      troubled
+	id     string
+	stream *follower
+	server *modelserver.Server
 }
 
 // TestEveryAgentInTrouble gives each agent a profile, whose marks must reach its model, another
@@ -156,8 +154,7 @@ func TestEveryAgentInTrouble(t *testing.T) {
 		t.Cleanup(server.Close)
 		servers[a.name] = server
 	}
-	database := postgrestest.URL(t)
-	s := startStack(t, "--database-url", database)
+	s := startStack(t)
 	for _, a := range agents {
 		secrets := a.secrets(servers[a.name])
 		if a.name == "opencode" { // another agent uses the same provider, and its model does not think by default
@@ -176,7 +173,7 @@ func TestEveryAgentInTrouble(t *testing.T) {
 		t.Run(a.name, func(t *testing.T) {
 			inShortForm(t, a.name, "codex")
 			t.Parallel()
-			b := &trouble{stack: s, a: a, server: servers[a.name], database: database}
+			b := &trouble{stack: s, a: a, server: servers[a.name]}
 			b.readsItsProfile(t)
 			b.thinksWithAnotherModel(t)
 			b.isAnswered(t)
@@ -315,7 +312,7 @@ func (b *trouble) losesItsSnapshots(t *testing.T) {
 	for _, prompt := range []string{"after-loss", "after-another-loss"} {
 		b.waitStatus(t, b.id, "hibernated", within)
 		require.Empty(t, b.open(t))
-		b.loseSnapshots(t, b.database, b.id)
+		b.loseSnapshots(t, b.id)
 		b.remembers(t, prompt)
 		b.requireInRequests(t, "This session continues in a new sandbox")
 		woken := b.must(t, http.StatusOK, "GET", "/api/sessions/"+b.id, nil)
