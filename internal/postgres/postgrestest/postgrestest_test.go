@@ -2,12 +2,14 @@ package postgrestest_test
 
 import (
 	"bufio"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
@@ -36,6 +38,21 @@ func TestDatabaseIsDroppedAfterTest(t *testing.T) { //nolint:tparallel // the su
 	require.NoError(t, err)
 	defer db.Close()
 	require.Error(t, db.Ping(t.Context()))
+}
+
+// TestDatabasesAreCreatedAfterConnectionsAreTerminated terminates the connections that create databases, as tests
+// of outages do.
+func TestDatabasesAreCreatedAfterConnectionsAreTerminated(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.StartServer(t, postgrestest.Memory())
+	conn, err := pgx.Connect(t.Context(), server.URL(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, conn.Close(context.WithoutCancel(t.Context()))) })
+	var terminated int
+	require.NoError(t, conn.QueryRow(t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+		WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`).Scan(&terminated))
+	require.Positive(t, terminated)
+	require.NoError(t, postgrestest.Open(t, server.URL(t)).Ping(t.Context()))
 }
 
 // TestHelperThatIsKilled is the process that the next test kills.
