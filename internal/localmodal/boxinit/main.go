@@ -8,6 +8,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
+// The kernel starts a sandbox's init with the program of the server, whose other packages take three
+// quarters of the time of its start to initialize. Packages are initialized in the order of their
+// paths, so most of them, and the slowest, would come later.
+func init() { Main() }
+
 // Main runs this process as a sandbox's init or file tool if it was started as one; then it does
 // not return. In any other process it returns immediately. It must be the first call in main.
 func Main() {
