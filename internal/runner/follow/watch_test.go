@@ -15,6 +15,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
@@ -310,6 +311,30 @@ func TestFirstLinkOfRestoredWorkspaceWaitsForNoPass(t *testing.T) {
 	require.Equal(t, sealed.DiffKey == "", sealed.Tree != nil, "it is described unless a diff is due")
 	require.Nil(t, next.early)
 	require.Equal(t, 2, next.index.Passes(), "a seal looks itself")
+}
+
+// TestDigestOfRestoredWorkspaceNeedsNoIndex checks that a restored workspace is compared before its
+// index is read, which takes long for many files.
+func TestDigestOfRestoredWorkspaceNeedsNoIndex(t *testing.T) {
+	t.Parallel()
+	w, root := newWorkspace(t)
+	w.Load()
+	require.Empty(t, w.Found(), "no index is stored, so nothing was restored")
+	write(t, root, "a", "1")
+	l := watched(t, w, workspacefile.Position{})
+	until[*runner.FilesBegun](l)
+	_, err := l.Flush(l.ctx)
+	require.NoError(t, err)
+	l.end()
+	digest := workspace.List(t.Context(), root).Digest()
+	stored, err := filepath.Glob(filepath.Join(w.dir, "workspace.index"))
+	require.NoError(t, err)
+	require.Len(t, stored, 1)
+	require.NoError(t, os.WriteFile(stored[0], []byte("damaged"), 0o600))
+	next := NewWorkspace(root, w.dir)
+	next.Load()
+	require.Equal(t, digest, next.Found())
+	require.Nil(t, next.early, "the first link makes its own pass")
 }
 
 // TestWatchWithFailingSend checks that the watch ends, and that a later link can use the index.

@@ -46,28 +46,45 @@ func NewWorkspace(root, dir string) *Workspace {
 // instance, because a machine has few of them.
 const earlyLife = time.Minute
 
-// Load reads the stored index, if it exists, and makes a pass over its workspace, so that the first
+// Load makes a pass over a workspace whose index is stored, so that the first
 // link need not wait for one: a worker opens the first link long after the runner of a restored
 // sandbox has started.
 func (w *Workspace) Load() {
-	defer close(w.loaded)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	i := w.open()
-	watcher, err := workspace.NewWatcher()
-	if err != nil {
-		return // without a watcher, changes before the first link would be missed
+	scan, watcher := w.scan()
+	if scan == nil {
+		return
 	}
-	found, err := i.Prepare(watcher.Add)
-	if err != nil || found == nil {
+	// Reading the index takes a while, and the comparison of the restored workspace does not need it.
+	if !w.open().Prepare(scan) {
 		watcher.Close()
 		return
 	}
-	w.early, w.found = watcher, found.Digest()
+	w.early = watcher
 	time.AfterFunc(earlyLife, w.Close)
 }
 
-// Found waits for Load, and returns the digest of the workspace that it found: see manifest.Tree.
+// scan scans a workspace with a stored index, and sets found. It returns nil if there is nothing to prepare.
+func (w *Workspace) scan() (*workspace.Scan, *workspace.Watcher) {
+	defer close(w.loaded)
+	if !workspace.IsKept(w.dir) {
+		return nil, nil
+	}
+	watcher, err := workspace.NewWatcher()
+	if err != nil {
+		return nil, nil // without a watcher, changes before the first link would be missed
+	}
+	scan, err := workspace.NewScan(w.root, watcher.Add)
+	if err != nil {
+		watcher.Close()
+		return nil, nil
+	}
+	w.found = scan.Digest()
+	return scan, watcher
+}
+
+// Found waits until Load has scanned the workspace, and returns the digest of the workspace that it found: see manifest.Tree.
 // The digest is empty if no index was stored, or the workspace could not be listed.
 func (w *Workspace) Found() string {
 	<-w.loaded // the pass is bounded

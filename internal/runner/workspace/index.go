@@ -179,28 +179,26 @@ func newLineage() string {
 // not nil, is called with each directory before it is read. With force, recently changed files are
 // not held back. It reports whether there is anything to report.
 func (i *Index) Pass(force bool, watch func(dir string)) (bool, error) {
-	return i.pass(force, watch, nil)
+	return i.pass(force, &Scan{root: i.root, limit: i.limit, watch: watch})
 }
 
 // List is Pass that also lists everything in the workspace, in the same pass over it. The listing is valid until the next pass.
 func (i *Index) List(force bool, watch func(dir string)) (*Listing, bool, error) {
-	all := newGathering()
-	found, err := i.pass(force, watch, all)
-	return all.listing(i.root, i.s.Entries), found, err
+	s := &Scan{root: i.root, limit: i.limit, watch: watch, all: newGathering()}
+	found, err := i.pass(force, s)
+	return s.all.listing(i.root, i.s.Entries), found, err
 }
 
-func (i *Index) pass(force bool, watch func(dir string), all *gathering) (bool, error) {
+// pass is a pass that scans the workspace, unless the scan is done.
+func (i *Index) pass(force bool, s *Scan) (bool, error) {
 	i.passes++
 	first := !i.s.Begun
 	if first && i.s.Base == "" {
 		i.s.Base = HeadOf(i.root).Commit
 	}
-	w, err := walkAll(i.root, i.limit, watch, all)
-	if errors.Is(err, fs.ErrNotExist) {
-		w, err = &walker{files: map[string]stat{}}, nil
-	}
+	w, err := s.walk()
 	if err != nil {
-		return false, fmt.Errorf("look through the workspace: %w", err)
+		return false, err
 	}
 	i.todo, i.gone, i.force, i.held = i.todo[:0], map[string]bool{}, force, false
 	live := 0
@@ -258,17 +256,14 @@ func (e *entry) same(now stat) bool {
 		now.Size == e.Stat.Size && now.Modified == e.Stat.Modified && now.Mode == e.Stat.Mode
 }
 
-// Prepare makes the first pass over a restored workspace in advance, and returns a listing of it;
-// nil if the index was not kept. watch is that of Pass.
-func (i *Index) Prepare(watch func(dir string)) (*Listing, error) {
+// Prepare makes the first pass over a restored workspace in advance, with a scan of it, and reports whether it did: the index
+// may not be kept.
+func (i *Index) Prepare(s *Scan) bool {
 	if !i.kept || !i.s.Begun {
-		return nil, nil
+		return false
 	}
-	l, _, err := i.List(true, watch)
-	if err != nil {
-		return nil, err
-	}
-	return l, nil
+	_, err := i.pass(true, s)
+	return err == nil
 }
 
 // Passes returns the number of passes so far. Each pass checks every file, and prompts and

@@ -270,9 +270,10 @@ func TestFilesOfRestoredDiskAreNotReadAgain(t *testing.T) {
 	b.remove("gone")
 	b.write("new", "1")
 	b.index = Open(b.root, b.dir)
-	prepared, err := b.index.Prepare(nil)
+	scan, err := NewScan(b.root, nil)
 	require.NoError(t, err)
-	require.NotNil(t, prepared)
+	require.True(t, b.index.Prepare(scan))
+	require.Equal(t, List(t.Context(), b.root).Digest(), scan.Digest())
 	require.Equal(t, []string{"gone", "later", "longer", "new"}, b.index.todo)
 	require.True(t, b.index.Current(b.p))
 
