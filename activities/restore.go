@@ -223,7 +223,6 @@ func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle bu
 			err = inParallel(
 				func() (err error) { found, awake, err = g.verifyRunning(ctx, in, sb, bundle.Manifest); return err },
 				handOff, readKept,
-				func() error { g.prepareLink(ctx, in, sb); return nil },
 			)
 			return awake, err
 		}

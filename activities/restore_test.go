@@ -625,7 +625,58 @@ func TestCommandsOfWake(t *testing.T) {
 	for _, argv := range b.driver.argvs()[before:] {
 		commands[argv[1]]++
 	}
-	require.Equal(t, map[string]int{"verify": 1, "attach": 1}, commands, "one compares and waits for the runner, one is the link of the prompt")
+	require.Equal(t, map[string]int{"attach": 1}, commands, "it waits for the runner, compares, and is the link of the prompt")
 	require.Contains(t, b.say(t, ready, "recall"), "my name is Robin")
 	require.Equal(t, 2, b.attaches(), "the first one was that of the turn before the session slept")
+}
+
+// TestWakeOutlivesLossOfItsLink ends the exec that compares the restored sandbox and that is to be the link of the
+// prompt: first with its sandbox, then alone.
+func TestWakeOutlivesLossOfItsLink(t *testing.T) {
+	t.Parallel()
+	b := asleep(t, nil)
+	for _, e := range []session.Event{session.EventHibernate, session.EventSaved, session.EventWake} {
+		b.transit(t, e)
+	}
+	s, err := b.db.SessionGet(b.ctx, b.id)
+	require.NoError(t, err)
+	then := session.Transition{
+		SessionID: b.id, No: s.TransitionNo + 1, From: session.Restoring, To: session.Running, Event: session.EventReady,
+		Reason: session.ReasonPrompt, Generation: 1,
+	}
+	wake := func(generation int64) (activities.SandboxReady, error) {
+		return do(b, attempt{}, b.control.RestoreSandbox, activities.SandboxRequest{SessionID: b.id, Generation: generation, Then: &then})
+	}
+	b.driver.set(func(f *faulty) {
+		f.exec = func(r driver.ExecRequest) error {
+			if !has("attach")(r) {
+				return nil
+			}
+			rows, err := b.db.SandboxesOpen(b.ctx, b.id)
+			if err != nil {
+				return err
+			}
+			for _, row := range rows {
+				found, err := b.provider.Find(b.ctx, b.id, row.Generation)
+				if err != nil {
+					return err
+				}
+				if err := found.Terminate(b.ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	})
+	_, err = wake(2)
+	require.Equal(t, activities.GenerationUnusable, activities.TypeOf(err), "%v", err)
+	b.driver.repair()
+	ready, err := wake(3)
+	require.NoError(t, err)
+	require.Equal(t, receipt.Full, ready.Receipt.Kind)
+	b.shell(t, ready.SandboxID, `for p in /proc/[0-9]*; do tr '\0' ' ' < $p/cmdline 2>/dev/null | grep -q '[r]unner attach' && kill -9 ${p#/proc/}; done; true`)
+	in := b.claim(t, ready, "recall")
+	_, err = b.untilFinal(t, in, b.begin(t, in))
+	require.NoError(t, err)
+	require.Contains(t, b.output(t, in.RunID), "my name is Robin")
 }

@@ -339,8 +339,7 @@ func (g *runners) sealedGap(ctx context.Context, sessionID string, err error) er
 // FlushSandbox stops the agent and stores the rest of its transcripts before its sandbox is
 // terminated for good.
 func (g *runners) FlushSandbox(ctx context.Context, in SandboxRef) error {
-	err := g.seal(ctx, in.SessionID, in.Generation, g.Sandbox.Open(in.SandboxID), 500*time.Millisecond)
-	return err
+	return g.seal(ctx, in.SessionID, in.Generation, g.Sandbox.Open(in.SandboxID), 500*time.Millisecond)
 }
 
 // AbortRun interrupts the turn of a run. The runner kills the agent's processes that remain after a

@@ -19,22 +19,29 @@ type verification struct {
 	unchecked []string // not compared
 }
 
-// prepareLink starts the exec over which the prompt that wakes a session is sent, while the
-// workspace is being compared.
-func (g *restores) prepareLink(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox) {
-	if in.Then != nil && in.Then.Reason == session.ReasonPrompt && g.Runner.Program != "" { // else the runner may not know of it
-		g.Links.Prepare(ctx, sb)
-	}
+// linkFollows reports whether a prompt that wakes a session will use a link to its new sandbox.
+func (g *restores) linkFollows(in SandboxRequest) bool {
+	// The runner of another build may not know of it.
+	return g.Links != nil && in.Then != nil && in.Then.Reason == session.ReasonPrompt && g.Runner.Program != ""
 }
 
 // verifyRunning is verify for a new sandbox, in the command that waits for its runner. awake
-// reports that the runner has answered.
+// reports that the runner has answered. If a link follows, the exec of the link is used.
 func (g *restores) verifyRunning(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, m manifest.Manifest) (v verification, awake bool, err error) {
 	request, err := g.ping(ctx, in.SessionID, in.Generation, awakeTimeout)
 	if err != nil {
 		return verification{}, false, err
 	}
-	found, err := g.runVerify(ctx, sb, runner.DefaultPaths().VerifyRunning(m, &request))
+	var found runner.Verification
+	if g.linkFollows(in) {
+		ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+		defer cancel()
+		if found, err = g.Links.Verify(ctx, sb, runner.DefaultPaths().VerifyRequest(m, &request)); err != nil {
+			err = fmt.Errorf("verify: %w", err)
+		}
+	} else {
+		found, err = g.runVerify(ctx, sb, runner.DefaultPaths().VerifyRunning(m, &request))
+	}
 	return verificationOf(found, m), err == nil && found.Runner != nil, err
 }
 

@@ -241,10 +241,12 @@ func (p Paths) Verify(m manifest.Manifest) Exec { return p.VerifyRunning(m, nil)
 
 // VerifyRunning is Verify and Ping in one command; ping may be nil.
 func (p Paths) VerifyRunning(m manifest.Manifest, ping *PingRequest) Exec {
-	return Exec{
-		Argv:  []string{p.Binary, "verify"},
-		Stdin: mustJSON(VerifyRequest{Manifest: m, Workspace: p.Workspace, State: p.State, Ping: ping}),
-	}
+	return Exec{Argv: []string{p.Binary, "verify"}, Stdin: mustJSON(p.VerifyRequest(m, ping))}
+}
+
+// VerifyRequest returns the request of VerifyRunning.
+func (p Paths) VerifyRequest(m manifest.Manifest, ping *PingRequest) VerifyRequest {
+	return VerifyRequest{Manifest: m, Workspace: p.Workspace, State: p.State, Ping: ping}
 }
 
 // ParseVerify decodes the stdout of verify.

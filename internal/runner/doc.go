@@ -16,10 +16,9 @@
 // runner through its stdout. It serves one run. There is one link at a time: a newer one displaces
 // it, and the displaced exec exits with ExitDisplaced. A worker may detach its link and begin
 // another over the same exec, for any run. While detached, the exec has no connection to the
-// runner, and it exits by itself after MaxDetached. It accepts one command meanwhile, seal, which
-// then needs no exec. Operations that need no link are commands, each
-// a separate exec with a request on stdin and a JSON response on stdout: ping, abort, seal, verify,
-// put. Prompts, secrets, the token and aborts are never in argv.
+// runner, and it exits by itself after MaxDetached. Meanwhile it executes the commands seal and
+// verify, which then need no exec. Operations that need no link are commands, each a separate exec
+// with a request on stdin and a JSON response on stdout: ping, abort, seal, verify, put. Prompts, secrets, the token and aborts are never in argv.
 //
 // Attach passes its stdout to the runner over the socket, together with hello. The runner then
 // writes the messages of the link to it directly, so that a line of the agent wakes one process of
@@ -55,8 +54,8 @@
 //	answer     the answer to a call of a tool
 //	taken      number of the first unhandled frame, and how many frames the agent may print from there
 //	detach     end the link and keep the exec for another hello; attach itself answers
-//	command    seal the sandbox; only while the link is detached; attach itself answers, with the
-//	           messages of a seal and a result
+//	command    seal or verify the sandbox; only while no link is open; attach itself answers, with the
+//	           messages of a seal, if it is one, and a result
 //
 // and from it:
 //

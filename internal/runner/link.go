@@ -21,19 +21,19 @@ var ErrDisplaced = errors.New("runner: a newer link has taken over")
 var errClosed = errors.New("runner: link is closed")
 
 // Link is the worker's end of an attach. Its methods are safe for concurrent use; Next, Detach,
-// Reattach and Seal may be called by one goroutine at a time.
+// Reattach, Seal and Verify may be called by one goroutine at a time.
 type Link struct {
 	welcome Welcome
 	stdin   io.WriteCloser
 	stdout  io.ReadCloser
 
 	write    sync.Mutex
-	messages chan Held    // a few messages, of at most maxUnread bytes together, are read ahead
-	unread   atomic.Int64 // size of the messages in the channel
-	memory   Memory       // nil if no memory is reserved
-	detached atomic.Bool  // no run is served, so no large message is expected
-	progress atomic.Int64 // time at which a message last began, was admitted or arrived, in Unix nanoseconds
-	queued   atomic.Bool  // the next message waits for memory
+	messages chan Held              // a few messages, of at most maxUnread bytes together, are read ahead
+	unread   atomic.Int64           // size of the messages in the channel
+	memory   atomic.Pointer[Memory] // nil if no memory is reserved
+	detached atomic.Bool            // no run is served, so no large message is expected
+	progress atomic.Int64           // time at which a message last began, was admitted or arrived, in Unix nanoseconds
+	queued   atomic.Bool            // the next message waits for memory
 	cancel   context.CancelFunc
 	taken    chan struct{} // signals that a message was taken out
 	readErr  error         // why messages was closed; set before it is
@@ -69,17 +69,37 @@ type Held struct {
 // both, even if it fails. An *Error means that the runner refused the link. If ctx ends before the
 // runner has answered, Dial fails with its cause; afterwards ctx has no effect. memory may be nil.
 func Dial(ctx context.Context, stdin io.WriteCloser, stdout io.ReadCloser, hello Hello, memory Memory) (*Link, error) {
+	l := open(ctx, stdin, stdout)
+	l.Reserve(memory)
+	if err := l.greet(ctx, &hello); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Open returns a detached link over an exec of Paths.AttachNext, which it owns. The first run begins with Reattach.
+func Open(ctx context.Context, stdin io.WriteCloser, stdout io.ReadCloser) *Link {
+	l := open(ctx, stdin, stdout)
+	l.detached.Store(true)
+	return l
+}
+
+func open(ctx context.Context, stdin io.WriteCloser, stdout io.ReadCloser) *Link {
 	l := &Link{
-		stdin: stdin, stdout: stdout, memory: memory,
+		stdin: stdin, stdout: stdout,
 		messages: make(chan Held, 4), taken: make(chan struct{}, 1), ended: make(chan struct{}), closed: make(chan struct{}),
 	}
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l.cancel = cancel
 	go l.read(life)
-	if err := l.greet(ctx, &hello); err != nil {
-		return nil, err
+	return l
+}
+
+// Reserve makes the link reserve memory for the messages that arrive from now on; memory may be nil.
+func (l *Link) Reserve(memory Memory) {
+	if memory != nil {
+		l.memory.Store(&memory)
 	}
-	return l, nil
 }
 
 // greet sends the hello and reads the welcome. If it fails, it closes the link.
@@ -166,6 +186,23 @@ func (l *Link) Seal(ctx context.Context, r SealRequest, store func(Message) erro
 			return seal, nil
 		}
 	}
+}
+
+// Verify compares the sandbox with a manifest over a detached link. The link stays detached. If
+// Verify fails, the link must be closed; the exit code of the exec is that of the command verify.
+func (l *Link) Verify(ctx context.Context, r VerifyRequest) (Verification, error) {
+	if err := l.send(&Command{Verify: &r}); err != nil {
+		return Verification{}, err
+	}
+	m, err := l.Next(ctx)
+	if err != nil {
+		return Verification{}, fmt.Errorf("read answer of verify: %w", err)
+	}
+	answer, ok := m.(*Result)
+	if !ok {
+		return Verification{}, fmt.Errorf("runner answered %T to a verify", m)
+	}
+	return parse[Verification]("verify", answer.Data)
 }
 
 // Ended reports whether the exec is known to have exited.
@@ -256,7 +293,7 @@ func (l *Link) Progress() time.Time {
 
 func (l *Link) release(reserved int64) {
 	if reserved > 0 {
-		l.memory.Release(reserved)
+		(*l.memory.Load()).Release(reserved)
 	}
 }
 
@@ -305,14 +342,15 @@ func (l *Link) admit(ctx context.Context, t messageType, n int64) (reserved int6
 			return 0, errClosed
 		}
 	}
-	if n <= maxUnread || l.memory == nil {
+	memory := l.memory.Load()
+	if n <= maxUnread || memory == nil {
 		return 0, nil
 	}
 	if l.detached.Load() {
 		return 0, fmt.Errorf("message of %d bytes on a link that serves no run", n)
 	}
 	l.queued.Store(true)
-	err = l.memory.Acquire(ctx, n)
+	err = (*memory).Acquire(ctx, n)
 	l.touch()
 	l.queued.Store(false)
 	if err != nil {

@@ -226,8 +226,8 @@ type NoDiff struct{}
 // started have exited, and the workspace no longer changes.
 type Quiet struct{}
 
-// Command opens a connection that is not a link. Attach itself accepts a seal while its link is
-// detached, and answers like serve, except that the Result is a Seal.
+// Command opens a connection that is not a link. Attach itself accepts a seal or a verify while no
+// link is open, and answers like serve, except that the Result is a Seal or a Verification.
 type Command struct {
 	Version int           `json:"version"`
 	Token   string        `json:"token"`
@@ -235,6 +235,8 @@ type Command struct {
 	Found   bool          `json:"found,omitempty"` // a ping that waits for the digest of the workspace
 	Abort   *AbortRequest `json:"abort,omitempty"`
 	Seal    *SealRequest  `json:"seal,omitempty"`
+	// Verify is only for attach.
+	Verify *VerifyRequest `json:"verify,omitempty"`
 	// Quiet requests the message Quiet while the sandbox is sealed.
 	Quiet bool `json:"quiet,omitempty"`
 }

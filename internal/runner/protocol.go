@@ -28,7 +28,7 @@ const (
 	maxJSON = 1 << 20
 	// maxDiff bounds a Diff: a patch in base64, and the list of files.
 	maxDiff = 16 << 20
-	// maxResult bounds the Result of a seal: the paths of its manifest have 8 MiB at most.
+	// maxResult bounds the Result of a seal or a verify: the paths of a manifest have 8 MiB at most.
 	maxResult = 16 << 20
 	// maxSealLine bounds one line of the stdout of seal.
 	maxSealLine = 16 << 20

@@ -96,15 +96,15 @@ func (a *attempt) attach(ctx context.Context) (*turnLink, error) {
 func (a *attempt) dial(ctx context.Context, hello runner.Hello) (*runner.Link, *sandbox.Process, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, errNoAnswer)
 	defer cancel()
-	kept := a.Links.take(ctx, a.in.SandboxID)
-	if kept != nil && kept.link != nil {
+	if kept := a.Links.take(ctx, a.in.SandboxID); kept != nil {
+		kept.link.Reserve(a.readAhead)
 		if err := kept.link.Reattach(ctx, hello); err != nil {
 			kept.close()
 			return nil, nil, err
 		}
 		return kept.link, kept.process, nil
 	}
-	process, err := a.exec(ctx, kept, hello)
+	process, err := a.sandbox.Exec(ctx, sandbox.ExecSpec{Argv: runner.DefaultPaths().Attach(hello), Timeout: sandbox.MaxTimeout})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -113,14 +113,6 @@ func (a *attempt) dial(ctx context.Context, hello runner.Hello) (*runner.Link, *
 		return nil, nil, errors.Join(err, process.Close())
 	}
 	return link, process, nil
-}
-
-// exec returns the process of a new link, which is the prepared process if there is one.
-func (a *attempt) exec(ctx context.Context, prepared *keptLink, hello runner.Hello) (*sandbox.Process, error) {
-	if prepared != nil {
-		return prepared.process, nil
-	}
-	return a.sandbox.Exec(ctx, sandbox.ExecSpec{Argv: runner.DefaultPaths().Attach(hello), Timeout: sandbox.MaxTimeout})
 }
 
 // readCloser closes a process's link when its output is closed.

@@ -2,10 +2,13 @@ package turn
 
 import (
 	"context"
+	"errors"
+	"io"
 	"sync"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runnerexec"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 )
 
@@ -35,7 +38,7 @@ func NewLinks() *Links { return &Links{kept: map[string]*keptLink{}} }
 
 // keptLink is a link that serves no run.
 type keptLink struct {
-	link     *runner.Link // nil for an exec that has had no link yet
+	link     *runner.Link
 	process  *sandbox.Process
 	timer    *time.Timer
 	detached chan struct{} // closed once detaching has ended
@@ -43,25 +46,50 @@ type keptLink struct {
 }
 
 func (k *keptLink) close() {
-	if k.link != nil {
-		k.link.Close()
-	}
+	k.link.Close()
 	k.process.Close() // closes only the link
 }
 
-// Prepare starts the exec of the first link of a sandbox before its run is known. If Prepare fails,
-// the turn starts the exec.
-func (l *Links) Prepare(ctx context.Context, sb *sandbox.Sandbox) {
-	if l == nil {
-		return
-	}
+// Verify starts the exec of the first link of a sandbox before its run is known, compares the sandbox
+// over it, and keeps the link. A *runnerexec.ExitError has the exit code of the command verify.
+func (l *Links) Verify(ctx context.Context, sb *sandbox.Sandbox, r runner.VerifyRequest) (runner.Verification, error) {
 	process, err := sb.Exec(ctx, sandbox.ExecSpec{Argv: runner.DefaultPaths().AttachNext(), Timeout: sandbox.MaxTimeout})
 	if err != nil {
-		return
+		return runner.Verification{}, err
 	}
-	k := &keptLink{process: process, detached: make(chan struct{})}
+	link := runner.Open(ctx, process.Stdin, readCloser{process})
+	k := &keptLink{link: link, process: process, detached: make(chan struct{})}
 	close(k.detached)
-	if !l.register(sb.ID(), k) {
+	v, err := link.Verify(ctx, r)
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			err = exited(ctx, process, err)
+		}
+		k.close()
+		return runner.Verification{}, err
+	}
+	l.giveBack(sb.ID(), k)
+	return v, nil
+}
+
+// maxStderr bounds the bytes of stderr in an error.
+const maxStderr = 4 << 10
+
+// exited returns the error of a process that has ended its output because of cause.
+func exited(ctx context.Context, process *sandbox.Process, cause error) error {
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	code, err := process.Wait(ctx)
+	if err != nil || code == runner.ExitOK {
+		return errors.Join(cause, err)
+	}
+	text, _ := io.ReadAll(io.LimitReader(process.Stderr, maxStderr)) // only for the error message
+	return &runnerexec.ExitError{Code: code, Stderr: text}
+}
+
+// giveBack keeps a detached link for its next use.
+func (l *Links) giveBack(sandboxID string, k *keptLink) {
+	if l == nil || !l.register(sandboxID, k) {
 		k.close()
 		return
 	}
@@ -115,7 +143,7 @@ func (l *Links) take(ctx context.Context, sandboxID string) *keptLink {
 	k.timer.Stop()
 	select {
 	case <-k.detached:
-		if !k.failed && (k.link == nil || !k.link.Ended()) {
+		if !k.failed && !k.link.Ended() {
 			return k
 		}
 	case <-ctx.Done():
@@ -132,7 +160,7 @@ func (l *Links) Seals(sandboxID string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := l.kept[sandboxID]
-	return k != nil && k.link != nil && !k.link.Ended() && k.link.Welcome().Seals
+	return k != nil && !k.link.Ended() && k.link.Welcome().Seals
 }
 
 // Seal seals a sandbox over its kept link, and keeps the link. It reports false, and has done
@@ -142,7 +170,7 @@ func (l *Links) Seal(ctx context.Context, sandboxID string, r runner.SealRequest
 	if k == nil {
 		return runner.Seal{}, false, nil
 	}
-	if k.link == nil || !k.link.Welcome().Seals {
+	if !k.link.Welcome().Seals {
 		k.close()
 		return runner.Seal{}, false, nil
 	}
@@ -150,11 +178,7 @@ func (l *Links) Seal(ctx context.Context, sandboxID string, r runner.SealRequest
 		k.close()
 		return runner.Seal{}, true, err
 	}
-	if l.register(sandboxID, k) {
-		l.tasks.Done()
-	} else {
-		k.close()
-	}
+	l.giveBack(sandboxID, k)
 	return s, true, nil
 }
 

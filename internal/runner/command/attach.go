@@ -29,7 +29,7 @@ const hangBudget = 2 * time.Second
 const awaitDetached = runner.PartingBudget + time.Second
 
 // Attach forwards messages between a worker and the runner: one link after the other, each from a
-// hello to its end. While no link is open, it executes seals. run and from are the values of the command line; the first hello must match
+// hello to its end. While no link is open, it executes seals and comparisons. run and from are the values of the command line; the first hello must match
 // them, unless run is empty.
 func Attach(ctx context.Context, dir, run string, from int64, stdin io.Reader, stdout io.Writer) error {
 	a := &attachment{dir: dir, stdin: make(chan runner.Message), stdinErr: make(chan error, 1), shared: rawio.Unblock(stdout)}
@@ -99,7 +99,7 @@ func (a *attachment) listen(ctx context.Context, r io.Reader) {
 	}
 }
 
-// hello waits for the worker to begin a link, and executes its seals meanwhile. It returns nil if no
+// hello waits for the worker to begin a link, and executes its commands meanwhile. It returns nil if no
 // hello arrives in time, or if the worker has disconnected.
 func (a *attachment) hello(ctx context.Context, timeout <-chan time.Time) (*runner.Hello, error) {
 	select {
@@ -108,10 +108,7 @@ func (a *attachment) hello(ctx context.Context, timeout <-chan time.Time) (*runn
 		case *runner.Hello:
 			return m, nil
 		case *runner.Command:
-			if m.Seal == nil {
-				return nil, &ExitError{runner.ExitRefused, errors.New("a link accepts no command but a seal")}
-			}
-			if err := a.seal(ctx, *m.Seal); err != nil {
+			if err := a.execute(ctx, m); err != nil {
 				return nil, err
 			}
 			return a.hello(ctx, timeout)
@@ -133,6 +130,25 @@ func (a *attachment) hello(ctx context.Context, timeout <-chan time.Time) (*runn
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+// execute executes a command of the worker.
+func (a *attachment) execute(ctx context.Context, c *runner.Command) error {
+	switch {
+	case c.Seal != nil:
+		return a.seal(ctx, *c.Seal)
+	case c.Verify != nil:
+		v, err := verification(ctx, *c.Verify)
+		if err != nil {
+			return err // the exit code is that of the command verify
+		}
+		data, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		return errors.Join(runner.WriteMessage(a.stdout, &runner.Result{Data: data}), a.stdout.Flush())
+	}
+	return &ExitError{runner.ExitRefused, errors.New("a link accepts no commands but seal and verify")}
 }
 
 // seal executes a seal of the worker. It answers an error with a last message.

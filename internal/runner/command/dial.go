@@ -17,7 +17,7 @@ import (
 const (
 	// dialBudget is how long a command waits for a runner that is starting.
 	dialBudget = 5 * time.Second
-	dialPause  = 5 * time.Millisecond
+	dialPause  = time.Millisecond // a wake waits for it
 )
 
 // dial connects to the runner of a state directory. It waits for a runner that is starting.

@@ -22,6 +22,15 @@ func Verify(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	if err := request(stdin, &r); err != nil {
 		return err
 	}
+	v, err := verification(ctx, r)
+	if err != nil {
+		return err
+	}
+	return reply(stdout, v)
+}
+
+// verification executes a request of verify.
+func verification(ctx context.Context, r runner.VerifyRequest) (runner.Verification, error) {
 	var serving errgroup.Group
 	var state *runner.Ping
 	if r.Ping != nil {
@@ -35,16 +44,16 @@ func Verify(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	}
 	v, err := verify(ctx, r)
 	if pingErr := serving.Wait(); pingErr != nil {
-		return pingErr
+		return runner.Verification{}, pingErr
 	}
 	if err != nil {
-		return err
+		return runner.Verification{}, err
 	}
 	v.Runner = state
 	if want := r.Manifest.Tree; want != nil && r.Workspace != "" {
 		v.Tree = compareTree(ctx, r, state)
 	}
-	return reply(stdout, v)
+	return v, nil
 }
 
 // compareTree compares the workspace with the manifest. The runner listed the workspace when it
