@@ -217,7 +217,6 @@ func TestStartsFreshIfSessionIsUnreadable(t *testing.T) {
 func TestImagesOfPromptReachModel(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, map[string][]modelserver.Step{"see": {{Text: "A dot."}}})
-	p.allModels = true // the program sends no images to a model that it does not know
 	p.begin(t, agent.LaunchInput{Model: "anthropic/claude-haiku-4-5"})
 	run := session.NewID(session.RunPrefix)
 	images := program.Pictures(t, p.workspace)

@@ -1,7 +1,6 @@
 package opencode_test
 
 import (
-	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -16,12 +15,6 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
-
-var steerScripts = map[string][]modelserver.Step{
-	"hello": {{Text: "Hello."}},
-	"cats":  {{Text: "Cats it is."}},
-	"wait":  {{Text: "This takes long.", Calls: []modelserver.Call{bash(scripted.UntilKilled)}}, {Text: "It took long."}},
-}
 
 // steer adds a prompt to the running turn.
 func (p *cli) steer(t *testing.T, runID, promptID, content string) {
@@ -70,13 +63,30 @@ func (p *cli) lastPrompts() string {
 	return strings.Join(requests[len(requests)-1].Prompts, "\n")
 }
 
-func TestSteeredPromptsAppearWhereTheyAreAccepted(t *testing.T) {
+// TestPromptsForRunningTurn adds prompts to turns of one session. They appear where the agent accepts
+// them; those that it has not accepted are not sent to the model after an interrupt or a kill.
+func TestPromptsForRunningTurn(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
-	scripts := maps.Clone(steerScripts)
-	scripts["slow"] = []modelserver.Step{{Text: "word after word", Hold: hold}}
-	p := newProgram(t, scripts)
+	p := newProgram(t, map[string][]modelserver.Step{
+		"hello": {{Text: "Hello."}},
+		"cats":  {{Text: "Cats it is."}},
+		"slow":  {{Text: "word after word", Hold: hold}},
+		"wait":  {{Text: "This takes long.", Calls: []modelserver.Call{bash(scripted.UntilKilled)}}, {Text: "It took long."}},
+	})
 	p.begin(t, agent.LaunchInput{})
+	p.acceptsPrompts(t, hold)
+	p.returnsPromptsWhenInterrupted(t)
+	p.returnsPromptsWhenKilled(t)
+	p.begin(t, agent.LaunchInput{Resume: true}) // with its database, which contains the prompt
+	require.Equal(t, session.OutcomeCompleted, p.turn(t, "{{hello}} to you").End.Outcome)
+	require.NotContains(t, p.lastPrompts(), "mice")
+	p.agree(t)
+	p.Close(t)
+}
+
+// acceptsPrompts adds two prompts while the model answers, which continues when hold is closed.
+func (p *cli) acceptsPrompts(t *testing.T, hold chan struct{}) {
 	run := agent.RunContext{RunID: session.NewID(session.RunPrefix)}
 	r := p.run(t, run, "{{slow}} please", when(isDelta, func() {
 		p.steer(t, run.RunID, "one", "think of dogs")
@@ -93,48 +103,35 @@ func TestSteeredPromptsAppearWhereTheyAreAccepted(t *testing.T) {
 	require.Contains(t, p.lastPrompts(), "think of dogs")
 	require.Contains(t, p.lastPrompts(), "{{cats}} rather")
 	p.agree(t)
-	p.Close(t)
 }
 
-func TestInterruptedTurnReturnsUntakenPrompts(t *testing.T) {
-	t.Parallel()
-	p := newProgram(t, steerScripts)
-	p.begin(t, agent.LaunchInput{})
+func (p *cli) returnsPromptsWhenInterrupted(t *testing.T) {
 	run := agent.RunContext{RunID: session.NewID(session.RunPrefix)}
 	r := p.run(t, run, "{{wait}} for it", when(isAtWork, func() {
-		p.steer(t, run.RunID, "one", "{{cats}} rather")
-		p.stored(t, "{{cats}}")
+		p.steer(t, run.RunID, "three", "think of birds")
+		p.stored(t, "birds")
 		p.Write(t, opencode.New().Interrupt(run.RunID).Stdin)
 	}))
 	require.Equal(t, session.OutcomeCancelled, r.End.Outcome, r.End.Reason)
 	require.Len(t, r.All(conversation.UserMessage), 1)
 	p.agree(t)
 	require.Equal(t, session.OutcomeCompleted, p.turn(t, "{{hello}} to you").End.Outcome)
-	require.NotContains(t, p.lastPrompts(), "cats")
+	require.NotContains(t, p.lastPrompts(), "birds")
 	p.agree(t)
-	p.Close(t)
 }
 
-func TestKilledAgentReturnsUntakenPrompts(t *testing.T) {
-	t.Parallel()
-	p := newProgram(t, steerScripts)
-	p.begin(t, agent.LaunchInput{})
+// returnsPromptsWhenKilled kills the bridge, and its agent with it.
+func (p *cli) returnsPromptsWhenKilled(t *testing.T) {
 	run := agent.RunContext{RunID: session.NewID(session.RunPrefix)}
 	p.run(t, run, "{{wait}} for it", func(e conversation.Event) bool {
 		if !isAtWork(e) {
 			return false
 		}
-		p.steer(t, run.RunID, "one", "{{cats}} rather")
-		p.stored(t, "{{cats}}")
+		p.steer(t, run.RunID, "four", "think of mice")
+		p.stored(t, "mice")
 		return true
 	})
 	require.NoError(t, p.Cmd.Process.Kill())
 	p.Wait(t)
 	p.agree(t)
-
-	p.begin(t, agent.LaunchInput{Resume: true}) // with its database, which contains the prompt
-	require.Equal(t, session.OutcomeCompleted, p.turn(t, "{{hello}} to you").End.Outcome)
-	require.NotContains(t, p.lastPrompts(), "cats")
-	p.agree(t)
-	p.Close(t)
 }
