@@ -99,7 +99,11 @@ func (s *sessionTx) claimed(ctx context.Context, run dbsqlc.Run, claimed *run.Cl
 func (db *DB) AttendantDue(ctx context.Context, sessionID, attendant string) (bool, error) {
 	ctx, cancel := within(ctx, db.options.CallTimeout)
 	defer cancel()
-	due, err := db.q.AttendantDue(ctx, db.pool, &dbsqlc.AttendantDueParams{SessionID: sessionID, Attendant: attendant})
+	var due bool
+	err := db.inOneTrip(ctx, func(in *lookups) (err error) {
+		due, err = db.q.AttendantDue(ctx, in, &dbsqlc.AttendantDueParams{SessionID: sessionID, Attendant: attendant})
+		return err
+	})
 	return due, fault("look for prompts of an attended session", err)
 }
 

@@ -101,6 +101,25 @@ func TestReadsOfSessionsArePlannedOnce(t *testing.T) {
 	plannedOnce(t, b, db, reads/2)
 }
 
+// TestReadsOfTurnsArePlannedOnce: Postgres must not even be able to prefer a new plan for each read, as it does with the
+// statistics of a busy installation.
+func TestReadsOfTurnsArePlannedOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.attended(t)
+	db, err := postgres.Open(b.ctx, b.url+"&plan_cache_mode=force_custom_plan", postgres.Options{MaxConns: 1})
+	require.NoError(t, err)
+	defer db.Close()
+	const reads = 10
+	for range reads {
+		_, err := db.AttendantDue(b.ctx, b.id, "a1")
+		require.NoError(t, err)
+		_, err = db.SessionGet(b.ctx, b.id)
+		require.NoError(t, err)
+	}
+	plannedOnce(t, b, db, reads/2)
+}
+
 // plannedOnce requires fewer than most plans of every statement that the only connection of a pool
 // has prepared.
 func plannedOnce(t *testing.T, b *harness, db *postgres.DB, most int64) {
