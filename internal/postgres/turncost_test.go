@@ -149,7 +149,7 @@ func TestStatementsPerTurn(t *testing.T) {
 		"RunClaim":                {Statements: 13, RoundTrips: 2},
 		"SessionNeeds":            {Statements: 1, RoundTrips: 1},
 		"TranscriptAppend":        {Statements: 8, RoundTrips: 2},
-		"AttendantDue":            {Statements: 1, RoundTrips: 1},
+		"AttendantDue":            {Statements: 2, RoundTrips: 1},
 		"EventsRead":              {Statements: 2, RoundTrips: 1},
 		"RunClaim of nothing":     {Statements: 9, RoundTrips: 2},
 		"SessionGet":              {Statements: 4, RoundTrips: 1},
