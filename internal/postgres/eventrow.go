@@ -33,15 +33,16 @@ type eventRow struct {
 	RunNo          int32  // runByID if not known
 	At             time.Time
 	Data           string
-	// Run is the id of an existing run, for readers. Unsure means that RunID may name none.
-	Run    string
-	Unsure bool
+	// Run is the id of an existing run, for readers. Read means that readers must read the event,
+	// since RunID may name no run.
+	Run  string
+	Read bool
 }
 
-// event returns the event as readers get it after the commit. If that is unsure, the event has no
-// data.
+// event returns the event as readers get it after the commit, or without its data if they must read
+// it.
 func (e *eventRow) event() eventlog.Event {
-	if e.Unsure {
+	if e.Read {
 		return eventlog.Event{SessionID: e.SessionID, Seq: e.Seq}
 	}
 	return eventlog.Event{
@@ -53,8 +54,9 @@ func (e *eventRow) event() eventlog.Event {
 // eventRows are events to insert, by column.
 type eventRows struct {
 	dbsqlc.EventsInsertParams
-	// events are the same events for readers.
+	// events are the same events for readers. Those for which no notification has room have no data.
 	events []eventlog.Event
+	size   int // bytes of the data of events
 	// others are the conversations other than the main one, each once.
 	others dbsqlc.EventConversationsInsertParams
 	known  map[conversationKey]bool
@@ -74,6 +76,9 @@ func (r *eventRows) add(e *eventRow) {
 	r.RunNos = append(r.RunNos, e.RunNo)
 	r.Ats = append(r.Ats, e.At)
 	r.Datas = append(r.Datas, e.Data)
+	if r.size += len(e.Data); r.size > maxNotify {
+		e.Read = true
+	}
 	r.events = append(r.events, e.event())
 	key := conversationKey{e.SessionNo, e.ConversationID}
 	if e.ConversationID == "" || e.ConversationID == conversation.Main || r.known[key] {

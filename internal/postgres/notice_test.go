@@ -107,16 +107,16 @@ func TestNotifierDropsEventsThatMustBeRead(t *testing.T) {
 				n.publish([]eventlog.Event{event("a", 2, "{}")})
 			}, []eventlog.Growth{{SessionID: "a"}},
 		},
-		"an event that is unsure": {
+		"an event that must be read": {
 			func(n *notifier) {
-				unsure := eventRow{SessionID: "a", Seq: 2, Type: "x", RunID: "run_1", RunNo: runByID, Data: "{}", Unsure: true}
-				n.publish([]eventlog.Event{event("a", 1, "{}"), unsure.event(), event("a", 3, "{}")})
+				other := eventRow{SessionID: "a", Seq: 2, Type: "x", RunID: "run_1", RunNo: runByID, Data: "{}", Read: true}
+				n.publish([]eventlog.Event{event("a", 1, "{}"), other.event(), event("a", 3, "{}")})
 			}, []eventlog.Growth{{SessionID: "a"}},
 		},
-		"an event that is too large": {
+		"more than a notification has room for": {
 			func(n *notifier) {
-				n.publish([]eventlog.Event{event("a", 1, strings.Repeat("x", 8000)), event("b", 1, "{}")})
-			}, []eventlog.Growth{{SessionID: "a"}, {SessionID: "b", Events: []eventlog.Event{event("b", 1, "{}")}}},
+				n.publish([]eventlog.Event{event("a", 1, "{}"), event("b", 1, strings.Repeat("x", 8000)), event("c", 1, "{}")})
+			}, []eventlog.Growth{{SessionID: "a"}, {SessionID: "b"}, {SessionID: "c"}},
 		},
 	} {
 		n := idleNotifier()

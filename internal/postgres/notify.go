@@ -30,6 +30,7 @@ type notifier struct {
 	mu      sync.Mutex
 	grown   map[string]*news
 	size    int  // bytes of all news
+	full    bool // they do not fit into a notification: all sessions must be read, which takes one statement
 	all     bool // too many sessions to name
 	stopped bool
 	stop    context.CancelFunc // nil until the first notification
@@ -92,8 +93,9 @@ func (n *notifier) add(e *eventlog.Event) {
 		of = &news{last: e.Seq - 1}
 		n.grown[e.SessionID] = of
 	}
+	n.full = n.full || n.size+len(e.Data) > maxNotify
 	// Another goroutine may have published a later commit first.
-	if e.Data == nil || of.last != e.Seq-1 || n.size+len(e.Data) > maxNotify {
+	if n.full || e.Data == nil || of.last != e.Seq-1 {
 		n.forget(e.SessionID)
 		return
 	}
@@ -104,10 +106,13 @@ func (n *notifier) add(e *eventlog.Event) {
 
 // forget drops the news of a session, which readers must read. The caller holds mu.
 func (n *notifier) forget(sessionID string) {
-	if of := n.grown[sessionID]; of != nil {
-		n.size -= len(of.encoded)
+	of := n.grown[sessionID]
+	if of == nil {
+		of = &news{}
+		n.grown[sessionID] = of
 	}
-	n.grown[sessionID] = &news{}
+	n.size -= len(of.encoded)
+	*of = news{}
 }
 
 // signal wakes the loop if there is anything to send. The caller holds mu.
@@ -150,14 +155,19 @@ func (n *notifier) close() {
 func (n *notifier) take() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	defer func() { n.all, n.size = false, 0; clear(n.grown) }()
+	defer func() { n.all, n.full, n.size = false, false, 0; clear(n.grown) }()
 	switch {
 	case n.all:
 		return []string{everySession}
 	case len(n.grown) == 0:
 		return nil
 	}
-	return notices(slices.Sorted(maps.Keys(n.grown)), func(id string) []byte { return n.grown[id].encoded })
+	return notices(slices.Sorted(maps.Keys(n.grown)), func(id string) []byte {
+		if n.full {
+			return nil
+		}
+		return n.grown[id].encoded
+	})
 }
 
 // lost makes the next notification address every reader, since some payloads were not sent.

@@ -384,7 +384,7 @@ func (s *sessionTx) addSized(kind, runID string, data any) (int, error) {
 	s.row.LastSeq++
 	s.log.add(&eventRow{
 		SessionID: s.row.ID, SessionNo: s.row.No, Seq: s.row.LastSeq, Type: kind, RunID: runID, RunNo: runNo(runID), At: s.now, Data: string(body),
-		Run: runID, Unsure: runID != "" && runID != s.run,
+		Run: runID, Read: runID != "" && runID != s.run,
 	})
 	return len(body), nil
 }
