@@ -314,7 +314,7 @@ func (f *Follower) publish(t *topic, p *Page, after int64) {
 	t.tail.forget(p.first)
 	switch {
 	case t.tail.newest != after:
-		more = true // a reader has repositioned the tail
+		more = true // a reader has repositioned the tail, or a report has extended it
 	case len(p.ends) > 0:
 		t.tail.append(p)
 		t.wake()

@@ -164,27 +164,24 @@ func (ts *topics) grown(grown []Growth) {
 }
 
 // extend adds reported events to the tail and wakes its readers. It returns false if the topic must
-// be read instead: events are missing between the newest one and those that are reported, or a read
-// is scheduled or in progress. Reports of different writers may arrive in any order. The caller
-// holds mu.
+// be read instead, because events are missing between the newest one and those that are reported:
+// reports of different writers may arrive in any order. A read in progress is then repeated. The
+// caller holds mu.
 func (ts *topics) extend(t *topic, events []Event) bool {
 	if len(events) == 0 || !t.placed || t.readers == 0 {
 		return false
 	}
 	t.mu.Lock()
-	newest := t.tail.newest
-	first, last := events[0].Seq, events[len(events)-1].Seq
+	newest, last := t.tail.newest, events[len(events)-1].Seq
 	if last <= newest {
 		t.mu.Unlock()
 		return true
 	}
-	if t.pending || t.dirty || first > newest+1 {
-		t.mu.Unlock()
-		return false
-	}
 	ts.page.Reset(t.sessionID, newest)
-	for i := range events[newest+1-first:] {
-		ts.page.Add(&events[newest+1-first+int64(i)])
+	for _, e := range events {
+		if e.Seq > newest {
+			ts.page.Add(&e)
+		}
 	}
 	follows := ts.page.After == newest && ts.page.last() == last
 	if follows {
