@@ -264,7 +264,7 @@ func (b *appendTx) event(s *appendSession, run *dbsqlc.RunsForAppendRow, d event
 	s.changed = true
 	row := eventRow{
 		SessionID: s.ID, SessionNo: s.No, Seq: s.LastSeq, Type: text(d.Type), ConversationID: text(d.ConversationID),
-		RunNo: run.No, Run: run.ID, At: at, Data: string(data),
+		RunID: run.ID, RunNo: run.No, RunExists: true, At: at, Data: string(data),
 	}
 	b.log.add(&row)
 	b.fold.add(fold, row.Seq, conversation.EventType(d.Type), data)

@@ -131,7 +131,7 @@ func (b *appendTx) report(s *appendSession, a eventlog.Append, kind string, data
 	s.LastSeq++
 	s.changed = true
 	b.log.add(&eventRow{
-		SessionID: s.ID, SessionNo: s.No, Seq: s.LastSeq, Type: kind, RunID: a.RunID, RunNo: runNo(a.RunID), Run: a.RunID,
+		SessionID: s.ID, SessionNo: s.No, Seq: s.LastSeq, Type: kind, RunID: a.RunID, RunNo: runNo(a.RunID), RunExists: true,
 		At: s.Now, Data: string(storable(body)),
 	})
 	return nil

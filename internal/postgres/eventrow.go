@@ -29,24 +29,21 @@ type eventRow struct {
 	Seq            int64
 	Type           string
 	ConversationID string
-	RunID          string // empty for no run, or if RunNo is set
+	RunID          string // empty for no run
 	RunNo          int32  // runByID if not known
+	RunExists      bool   // the run of RunID exists, so that readers get its id
 	At             time.Time
 	Data           string
-	// Run is the id of an existing run, for readers. Read means that readers must read the event,
-	// since RunID may name no run.
-	Run  string
-	Read bool
 }
 
-// event returns the event as readers get it after the commit, or without its data if they must read
-// it.
+// event returns the event as readers get it after the commit. It has no data if they must read it,
+// because it is not known whether its run exists.
 func (e *eventRow) event() eventlog.Event {
-	if e.Read {
+	if e.RunID != "" && !e.RunExists {
 		return eventlog.Event{SessionID: e.SessionID, Seq: e.Seq}
 	}
 	return eventlog.Event{
-		Seq: e.Seq, Type: e.Type, SessionID: e.SessionID, ConversationID: e.ConversationID, RunID: session.RunOf(e.Run),
+		Seq: e.Seq, Type: e.Type, SessionID: e.SessionID, ConversationID: e.ConversationID, RunID: session.RunOf(e.RunID),
 		At: e.At.UTC(), Data: json.RawMessage(e.Data),
 	}
 }
@@ -72,14 +69,19 @@ func (r *eventRows) add(e *eventRow) {
 	r.Seqs = append(r.Seqs, e.Seq)
 	r.Types = append(r.Types, e.Type)
 	r.ConversationIds = append(r.ConversationIds, e.ConversationID)
-	r.RunIds = append(r.RunIds, e.RunID)
+	runID := "" // the number suffices
+	if e.RunNo == runByID {
+		runID = e.RunID
+	}
+	r.RunIds = append(r.RunIds, runID)
 	r.RunNos = append(r.RunNos, e.RunNo)
 	r.Ats = append(r.Ats, e.At)
 	r.Datas = append(r.Datas, e.Data)
-	if r.size += len(e.Data); r.size > maxNotify {
-		e.Read = true
+	event := eventlog.Event{SessionID: e.SessionID, Seq: e.Seq}
+	if r.size += len(e.Data); r.size <= maxNotify {
+		event = e.event()
 	}
-	r.events = append(r.events, e.event())
+	r.events = append(r.events, event)
 	key := conversationKey{e.SessionNo, e.ConversationID}
 	if e.ConversationID == "" || e.ConversationID == conversation.Main || r.known[key] {
 		return

@@ -33,7 +33,10 @@ func (db *DB) eventsExtend(ctx context.Context, appends []eventlog.Append) (map[
 		extended[row.SessionID] = struct{}{}
 		a := &appends[row.Place-1]
 		d := &a.Events[0]
-		e := eventRow{SessionID: a.SessionID, Seq: row.Seq, Type: d.Type, ConversationID: d.ConversationID, Run: a.RunID, At: d.At, Data: extend.Datas[row.Place-1]}
+		e := eventRow{
+			SessionID: a.SessionID, Seq: row.Seq, Type: d.Type, ConversationID: d.ConversationID, RunID: a.RunID, RunExists: true,
+			At: d.At, Data: extend.Datas[row.Place-1],
+		}
 		events = append(events, e.event())
 	}
 	db.readers.publish(events) //nolint:contextcheck // as above

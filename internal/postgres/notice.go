@@ -24,12 +24,12 @@ const maxNotices = 4
 // everySession is the payload that names all sessions.
 const everySession = "*"
 
-// beforeEvents separates the ids of a payload from its events. Programs that know no events take what follows for the ids of
-// sessions that do not exist.
+// beforeEvents separates the ids of a payload from its events. Programs that know no events take
+// what follows for the ids of sessions that do not exist.
 const beforeEvents = ",,"
 
-// notices returns the payloads that name the sessions: a few full ones, or one that names all. A single payload also
-// contains the encoded events of the sessions, while there is room.
+// notices returns the payloads that name the sessions: a few full ones, or one that names all. A
+// single payload also contains the encoded events of the sessions, while there is room.
 func notices(sessionIDs []string, encoded func(sessionID string) []byte) []string {
 	var out []string
 	var payload strings.Builder
@@ -70,8 +70,9 @@ func addEvents(payload *strings.Builder, sessionIDs []string, encoded func(sessi
 	}
 }
 
-// appendEvent encodes an event of a session in a payload: its position, its time in microseconds, and its other fields as
-// netstrings (https://cr.yp.to/proto/netstrings.txt, without the final comma).
+// appendEvent encodes an event of a session in a payload: its position, its time in microseconds,
+// and its other fields as netstrings (https://cr.yp.to/proto/netstrings.txt, without the final
+// comma).
 func appendEvent(dst []byte, e *eventlog.Event) []byte {
 	dst = append(strconv.AppendInt(dst, e.Seq, 10), ' ')
 	dst = append(strconv.AppendInt(dst, e.At.UnixMicro(), 10), ' ')
@@ -85,8 +86,8 @@ func appendEvent(dst []byte, e *eventlog.Event) []byte {
 
 var errNotice = errors.New("a notice of new events is not encoded as expected")
 
-// growths decodes a payload; nil for all sessions. If it returns an error, the sessions have grown, but their events must be
-// read.
+// growths decodes a payload; nil for all sessions. If it returns an error, the sessions have grown,
+// but their events must be read.
 func growths(payload string) ([]eventlog.Growth, error) {
 	if payload == everySession {
 		return nil, nil

@@ -40,7 +40,8 @@ func TestNoticesStayWithinTheirBounds(t *testing.T) {
 	}
 }
 
-// TestNoticesReturnTheirEvents encodes random events and decodes them. A program that knows only ids finds them all.
+// TestNoticesReturnTheirEvents encodes random events and decodes them. A program that knows only ids
+// finds them all.
 func TestNoticesReturnTheirEvents(t *testing.T) {
 	t.Parallel()
 	anyText := rapid.OneOf(rapid.SampledFrom([]string{"", ",", ",,", ";", ":", "1:x;", " ", "12 ", "ses_a,ses_b", "ä\n\r"}), rapid.String())
@@ -109,7 +110,7 @@ func TestNotifierDropsEventsThatMustBeRead(t *testing.T) {
 		},
 		"an event that must be read": {
 			func(n *notifier) {
-				other := eventRow{SessionID: "a", Seq: 2, Type: "x", RunID: "run_1", RunNo: runByID, Data: "{}", Read: true}
+				other := eventRow{SessionID: "a", Seq: 2, Type: "x", RunID: "run_1", RunNo: runByID, Data: "{}"}
 				n.publish([]eventlog.Event{event("a", 1, "{}"), other.event(), event("a", 3, "{}")})
 			}, []eventlog.Growth{{SessionID: "a"}},
 		},

@@ -29,7 +29,8 @@ func (b *harness) listen(t *testing.T) (notified func() []string) {
 	}
 }
 
-// reports collects the reports of one listener until the test ends. One of all sessions has the id "*".
+// reports collects the reports of one listener until the test ends. One of all sessions has the id
+// "*".
 func (b *harness) reports(t *testing.T) (reports func() []eventlog.Growth) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

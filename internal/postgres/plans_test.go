@@ -101,8 +101,8 @@ func TestReadsOfSessionsArePlannedOnce(t *testing.T) {
 	plannedOnce(t, b, db, reads/2)
 }
 
-// TestReadsOfTurnsArePlannedOnce: Postgres must not even be able to prefer a new plan for each read, as it does with the
-// statistics of a busy installation.
+// TestReadsOfTurnsArePlannedOnce: Postgres must not even be able to prefer a new plan for each read,
+// as it does with the statistics of a busy installation.
 func TestReadsOfTurnsArePlannedOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -383,8 +383,8 @@ func (s *sessionTx) addSized(kind, runID string, data any) (int, error) {
 	}
 	s.row.LastSeq++
 	s.log.add(&eventRow{
-		SessionID: s.row.ID, SessionNo: s.row.No, Seq: s.row.LastSeq, Type: kind, RunID: runID, RunNo: runNo(runID), At: s.now, Data: string(body),
-		Run: runID, Read: runID != "" && runID != s.run,
+		SessionID: s.row.ID, SessionNo: s.row.No, Seq: s.row.LastSeq, Type: kind, RunID: runID, RunNo: runNo(runID), RunExists: runID == s.run,
+		At: s.now, Data: string(body),
 	})
 	return len(body), nil
 }
