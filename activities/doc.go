@@ -94,8 +94,8 @@
 //
 // # Heartbeats
 //
-// A turn sends its heartbeats from a separate goroutine (pulse), five per timeout. Frames never
-// wait for a heartbeat, and a failed heartbeat is retried: a Temporal server that does not answer
+// A turn sends its heartbeats from a separate goroutine (pulse), three per timeout, the first at a
+// random time. Frames never wait for a heartbeat, and a failed heartbeat is retried: a Temporal server that does not answer
 // for ten seconds costs no attempt, and a turn continues without Temporal until another attempt
 // takes the run's token. Heartbeats stop, and the attempt ends as HandOver, when the turn's loop
 // makes no progress for Config.TurnStall. Waiting for the agent is progress; a stuck commit,

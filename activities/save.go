@@ -78,8 +78,8 @@ func (o *openSandboxes) read(ctx context.Context) error {
 	return stored(err)
 }
 
-// checked returns the sandboxes. Unless read was called, it reads them, and refuses a stale workflow run, which may not know
-// that they are in use.
+// checked returns the sandboxes. Unless read was called, it reads them, and refuses a stale workflow
+// run, which may not know that they are in use.
 func (o *openSandboxes) checked(ctx context.Context) ([]session.SandboxRow, error) {
 	if o.known {
 		return o.rows, nil

@@ -160,9 +160,9 @@ func (l SealLine) message() Message {
 	return nil
 }
 
-// ReadSeal reads the stdout of seal up to the seal, which is its last line, and passes every message to store in order: Segment,
-// FilesBegun, FileChanged, FilesBounded and Diff. It fails if the seal is missing, or a line has more than
-// maxSealLine bytes.
+// ReadSeal reads the stdout of seal up to the seal, which is its last line, and passes every message
+// to store in order: Segment, FilesBegun, FileChanged, FilesBounded and Diff. It fails if the seal
+// is missing, or a line has more than maxSealLine bytes.
 func ReadSeal(stdout io.Reader, store func(Message) error) (Seal, error) {
 	r := bufio.NewReaderSize(stdout, 64<<10)
 	var buffer []byte

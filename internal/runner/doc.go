@@ -18,7 +18,8 @@
 // another over the same exec, for any run. While detached, the exec has no connection to the
 // runner, and it exits by itself after MaxDetached. Meanwhile it executes the commands seal and
 // verify, which then need no exec. Operations that need no link are commands, each a separate exec
-// with a request on stdin and a JSON response on stdout: ping, abort, seal, verify, put. Prompts, secrets, the token and aborts are never in argv.
+// with a request on stdin and a JSON response on stdout: ping, abort, seal, verify, put. Prompts,
+// secrets, the token and aborts are never in argv.
 //
 // Attach passes its stdout to the runner over the socket, together with hello. The runner then
 // writes the messages of the link to it directly, so that a line of the agent wakes one process of

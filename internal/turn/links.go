@@ -23,9 +23,9 @@ const (
 )
 
 // Links keeps the execs of links after the ends of their turns, so that a turn or a seal that
-// follows soon needs no new exec. A kept link serves no run and does not affect other links that attach in the
-// meantime. Only this worker's next turn in the sandbox uses it. It ends by itself after a minute,
-// with the sandbox, or with the worker. A nil *Links keeps no links.
+// follows soon needs no new exec. A kept link serves no run and does not affect other links that
+// attach in the meantime. Only this worker uses it, for the next turn or seal in the sandbox. It
+// ends by itself after a minute, with the sandbox, or with the worker. A nil *Links keeps no links.
 type Links struct {
 	mu     sync.Mutex
 	kept   map[string]*keptLink // by sandbox

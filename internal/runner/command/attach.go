@@ -29,8 +29,8 @@ const hangBudget = 2 * time.Second
 const awaitDetached = runner.PartingBudget + time.Second
 
 // Attach forwards messages between a worker and the runner: one link after the other, each from a
-// hello to its end. While no link is open, it executes seals and comparisons. run and from are the values of the command line; the first hello must match
-// them, unless run is empty.
+// hello to its end. While no link is open, it executes seals and comparisons. run and from are the
+// values of the command line; the first hello must match them, unless run is empty.
 func Attach(ctx context.Context, dir, run string, from int64, stdin io.Reader, stdout io.Writer) error {
 	a := &attachment{dir: dir, stdin: make(chan runner.Message), stdinErr: make(chan error, 1), shared: rawio.Unblock(stdout)}
 	if a.shared != nil {

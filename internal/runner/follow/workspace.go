@@ -46,9 +46,8 @@ func NewWorkspace(root, dir string) *Workspace {
 // instance, because a machine has few of them.
 const earlyLife = time.Minute
 
-// Load makes a pass over a workspace whose index is stored, so that the first
-// link need not wait for one: a worker opens the first link long after the runner of a restored
-// sandbox has started.
+// Load makes a pass over a workspace whose index is stored, so that the first link need not wait for
+// one: a worker opens the first link long after the runner of a restored sandbox has started.
 func (w *Workspace) Load() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,7 +64,8 @@ func (w *Workspace) Load() {
 	time.AfterFunc(earlyLife, w.Close)
 }
 
-// scan scans a workspace with a stored index, and sets found. It returns nil if there is nothing to prepare.
+// scan scans a workspace with a stored index, and sets found. It returns nil if there is nothing to
+// prepare.
 func (w *Workspace) scan() (*workspace.Scan, *workspace.Watcher) {
 	defer close(w.loaded)
 	if !workspace.IsKept(w.dir) {
@@ -84,7 +84,7 @@ func (w *Workspace) scan() (*workspace.Scan, *workspace.Watcher) {
 	return scan, watcher
 }
 
-// Found waits until Load has scanned the workspace, and returns the digest of the workspace that it found: see manifest.Tree.
+// Found waits until Load has scanned the workspace, and returns its digest: see manifest.Tree.
 // The digest is empty if no index was stored, or the workspace could not be listed.
 func (w *Workspace) Found() string {
 	<-w.loaded // the pass is bounded

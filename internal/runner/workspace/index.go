@@ -256,8 +256,8 @@ func (e *entry) same(now stat) bool {
 		now.Size == e.Stat.Size && now.Modified == e.Stat.Modified && now.Mode == e.Stat.Mode
 }
 
-// Prepare makes the first pass over a restored workspace in advance, with a scan of it, and reports whether it did: the index
-// may not be kept.
+// Prepare makes the first pass over a restored workspace in advance, with a scan of it, and reports
+// whether it did: the index may not be kept.
 func (i *Index) Prepare(s *Scan) bool {
 	if !i.kept || !i.s.Begun {
 		return false
