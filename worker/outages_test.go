@@ -76,7 +76,7 @@ func TestEndedOutagesAreRecorded(t *testing.T) {
 		during(&refused, time.Second)
 		require.Len(t, store.outages, 2, "short outages are not recorded")
 		during(&frozen, 50*time.Second)
-		during(&nothing, time.Second) // time for a look after the freeze
+		during(&nothing, time.Second) // until the parts are checked again
 		during(&nothing, time.Second)
 		require.Len(t, store.outages, 2, "it was this process that did not run")
 		cancel()
