@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { isDeepStrictEqual } from "node:util";
 
 const transport = process.env["TRANSPORT"] as Transport;
-const cut = createClient({ baseUrl: process.env["OVERWINTER_API_URL"] ?? "", attempts: 20, transport });
+const cut = createClient({ baseUrl: process.env["OVERWINTER_API_URL"] ?? "", attempts: 20, timeout: 10_000, transport });
 const direct = createClient({ baseUrl: process.env["OVERWINTER_DIRECT_URL"] ?? "", attempts: 20, transport });
 const prompts = 5;
 

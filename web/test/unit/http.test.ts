@@ -1,7 +1,7 @@
 import { createClient, OverwinterError, pages } from "@overwinter/client";
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { clientOf, json, problem, unreachable } from "./server.js";
+import { clientOf, json, problem, unreachable, type Answer } from "./server.js";
 
 test("errors are those of the problem document", async () => {
   const { client, requests } = clientOf([problem(400, "invalid_request")], { apiKey: "a-key-of-twenty-characters" });
@@ -52,6 +52,25 @@ test("requests that are not idempotent are sent once", async () => {
   const { client, requests } = clientOf([unreachable, json({})]);
   await assert.rejects(client.session("ses_1").command("environment/restart"), TypeError);
   assert.equal(requests.length, 1);
+});
+
+test("a request that never settles fails after the timeout, and is sent again if it may be", { timeout: 10_000 }, async () => {
+  const silent: Answer = () => new Promise<Response>(() => undefined);
+  const cutShort: Answer = () => new Response(new ReadableStream({ start: (c) => c.enqueue(new TextEncoder().encode("{")) }));
+  const { client, requests } = clientOf([silent, cutShort, json({ id: "ses_1" })], { timeout: 20 });
+  assert.equal((await client.session("ses_1").get()).id, "ses_1");
+  assert.equal(requests.length, 3);
+  const once = clientOf([silent], { timeout: 20 });
+  await assert.rejects(once.client.session("ses_1").command("environment/restart"), /did not respond in time/);
+  assert.equal(once.requests.length, 1);
+});
+
+test("the signal of a call ends its body", { timeout: 10_000 }, async () => {
+  const { client } = clientOf([(_, signal) => new Response(new ReadableStream({ start: (c) => signal?.addEventListener("abort", () => c.error(signal.reason)) }))]);
+  const stop = new AbortController();
+  const file = await client.session("ses_1").attachment("att_1", { signal: stop.signal });
+  stop.abort(new Error("enough"));
+  await assert.rejects(file.text(), /enough/);
 });
 
 test("the server says how long to wait", async () => {

@@ -2,6 +2,7 @@ import { Backoff, sleep } from "./backoff.js";
 import { errorOf, OverwinterError } from "./error.js";
 import type { paths } from "./schema.js";
 import type { StreamToken } from "./types.js";
+import { Watchdog } from "./watchdog.js";
 
 export interface ClientOptions {
   /**
@@ -23,6 +24,11 @@ export interface ClientOptions {
   streamToken?: (sessionId: string, signal?: AbortSignal) => string | Promise<string>;
   /** Maximum number of attempts of a retryable request. Default: 4. */
   attempts?: number;
+  /**
+   * Milliseconds after which an attempt of a request counts as failed if it has no response, or not all of its
+   * JSON. Default: 180000, and 660000 with `wait`.
+   */
+  timeout?: number;
 }
 
 /** The transport for the events of a session. */
@@ -76,6 +82,9 @@ interface Loose extends RequestOptions {
   body?: unknown;
 }
 
+/** Reads a response, or returns it unread. */
+type Read<T> = (response: Response) => T | Promise<T>;
+
 /** The requests of a client: typed by the OpenAPI document, with errors as OverwinterError. */
 export class Http {
   readonly #options: ClientOptions;
@@ -87,27 +96,52 @@ export class Http {
 
   /** Calls the API and returns the JSON of the success response. */
   async request<M extends Method, P extends PathOf<M>>(method: M, path: P, input: Input<OperationOf<P, M>>): Promise<Result<OperationOf<P, M>>> {
-    const response = await this.send(method, path, input as Loose);
-    const text = await response.text();
+    const text = await this.#attempts(method, path, input as Loose, (response) => response.text());
     return (text === "" ? undefined : JSON.parse(text)) as Result<OperationOf<P, M>>;
   }
 
   /**
    * Sends a request, with the retries that its options allow. Throws if the response is not a success.
    */
-  async send(method: Method, path: string, input: Loose = {}): Promise<Response> {
+  send(method: Method, path: string, input: Loose = {}): Promise<Response> {
+    return this.#attempts(method, path, input, (response) => response);
+  }
+
+  /** Sends a request and reads its response, with the retries that its options allow. */
+  async #attempts<T>(method: Method, path: string, input: Loose, read: Read<T>): Promise<T> {
     const repeat = input.retry ?? method === "get";
     const backoff = new Backoff(200, 5_000);
     for (let left = repeat ? (this.#options.attempts ?? 4) : 1; ; ) {
       left--;
       try {
-        return await this.#once(method, path, input);
+        return await this.#attempt(method, path, input, read);
       } catch (error) {
         input.signal?.throwIfAborted();
         const refused = error instanceof OverwinterError && ![429, 502, 503, 504].includes(error.status);
         if (left <= 0 || refused) throw error;
         await sleep(backoff.pause(error instanceof OverwinterError ? error.retryAfter : undefined), input.signal);
       }
+    }
+  }
+
+  /**
+   * One attempt. Its time is limited because a `fetch` may never settle if its connection is reset. The signal
+   * of the input also ends the body of a response that `read` does not read.
+   */
+  async #attempt<T>(method: Method, path: string, input: Loose, read: Read<T>): Promise<T> {
+    input.signal?.throwIfAborted();
+    const abort = new AbortController();
+    const leave = () => abort.abort(input.signal?.reason);
+    input.signal?.addEventListener("abort", leave, { once: true });
+    const watchdog = new Watchdog(this.#options.timeout ?? (waits(input) ? 660_000 : 180_000), () => abort.abort(new Error("the server did not respond in time")));
+    const ended = new Promise<never>((_, reject) => abort.signal.addEventListener("abort", () => reject(abort.signal.reason as Error), { once: true }));
+    let unread = false;
+    try {
+      const result = await watchdog.during(Promise.race([this.#once(method, path, { ...input, signal: abort.signal }).then(read), ended]));
+      unread = result instanceof Response;
+      return result;
+    } finally {
+      if (!unread) input.signal?.removeEventListener("abort", leave);
     }
   }
 
@@ -176,6 +210,11 @@ export class Http {
     if (!response.ok) throw await errorOf(response);
     return response;
   }
+}
+
+/** Whether the server waits before it responds: ten minutes at most. */
+function waits(input: Loose): boolean {
+  return input.query?.["wait"] !== undefined || (input.body as { wait?: unknown } | undefined)?.wait !== undefined;
 }
 
 /** A path with its parameters. */
