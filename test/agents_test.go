@@ -130,7 +130,7 @@ func keepsItsMemory(t *testing.T, a agentUnderTest) {
 	maps.Copy(scripts, a.forkScripts())
 	models := modelserver.New(scripts)
 	t.Cleanup(models.Close)
-	s := startStack(t)
+	s := startTemporalStack(t, nil)
 	for name, value := range a.secrets(models) {
 		s.must(t, http.StatusCreated, "PUT", "/api/secrets/"+name, object{"value": value})
 	}

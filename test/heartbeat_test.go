@@ -17,7 +17,7 @@ import (
 // attempt keeps its run, and its words continue to arrive.
 func TestTurnSurvivesTemporalStall(t *testing.T) {
 	t.Parallel()
-	s := startStack(t)
+	s := startTemporalStack(t, nil)
 	words := make([]string, 320)
 	for i := range words {
 		words[i] = fmt.Sprintf("w%d", i)

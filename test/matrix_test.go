@@ -37,7 +37,7 @@ func TestEveryFaultInEveryState(t *testing.T) { //nolint:tparallel // one fault 
 	seed := chosenSeed(*matrixAll || *matrixOnly != "")
 	t.Logf("seed: -seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
-	r := startRig(t, 1)
+	r := startWholeRig(t, 1)
 	m := &matrix{rig: r, rng: rng, apart: newProxy(t, r.dialPostgres)}
 	m.addWorker(t, m.apart)
 	faults := m.faults()

@@ -27,7 +27,7 @@ import (
 // words in every table, log, snapshot and history.
 func TestPurgeErasesSessionEverywhere(t *testing.T) {
 	t.Parallel()
-	s := startStack(t)
+	s := startTemporalStack(t, nil)
 	planted := "planted" + strings.TrimPrefix(session.NewID(""), "0")[:24]
 	secretLike := "sk-ant-" + planted
 

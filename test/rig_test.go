@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -21,16 +20,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/log"
 	"golang.org/x/sys/unix"
 
 	"github.com/overwinter-dev/overwinter/internal/porttest"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 )
 
-// rig is a stack whose Postgres and Temporal belong to the test, each accessed through a proxy, so
-// that every part and every connection between parts can be made to fail.
+// rig is a stack whose Postgres belongs to the test, and Temporal too if the test may stop it. Each is
+// accessed through a proxy, so that every part and every connection between parts can be made to fail.
 //
 //	api, worker ──▶ database ──▶ Postgres
 //	           └──▶ engine ────▶ Temporal
@@ -47,7 +44,7 @@ type rig struct {
 	second   *supervised   // a second api; nil without one
 }
 
-// startRig starts a rig with a number of workers.
+// startRig starts a rig with a number of workers. Its Temporal is the server that the tests share.
 func startRig(t *testing.T, workers int) *rig {
 	t.Helper()
 	return startRigEnv(t, nil, workers)
@@ -56,9 +53,19 @@ func startRig(t *testing.T, workers int) *rig {
 // startRigEnv is startRig with variables added to the environment.
 func startRigEnv(t *testing.T, env []string, workers int) *rig {
 	t.Helper()
-	r := &rig{postgres: startPostgres(t), hits: newHits(t)}
+	return startRigWith(t, sharedTemporal(t), env, workers)
+}
+
+// startWholeRig is startRig for a test that may stop Temporal.
+func startWholeRig(t *testing.T, workers int) *rig {
+	t.Helper()
+	return startRigWith(t, startTemporal(t), nil, workers)
+}
+
+func startRigWith(t *testing.T, temporal *temporalServer, env []string, workers int) *rig {
+	t.Helper()
+	r := &rig{postgres: startPostgres(t), temporal: temporal, hits: newHits(t)}
 	r.database = newProxy(t, r.dialPostgres)
-	r.temporal = startTemporal(t)
 	r.engine = newProxy(t, func() (net.Conn, error) { return net.Dial("tcp", r.temporal.address) })
 	r.stack = launch(t, env, stackDir(t), "--database-url", r.databaseURL(r.database), "--temporal-address", r.engine.address)
 	for range workers - 1 {
@@ -161,7 +168,7 @@ func (r *rig) partOf(table processes, pid int, p process) part {
 	switch {
 	case table.descends(pid, r.postgres.pid):
 		return partPostgres
-	case pid == r.temporal.pid():
+	case r.temporal.supervised != nil && pid == r.temporal.pid():
 		return partTemporal
 	case slices.ContainsFunc(r.extra, func(w *supervised) bool { return w.pid() == pid }):
 		return partWorker
@@ -299,43 +306,5 @@ func startPostgres(t *testing.T) postgresServer {
 	first, _, _ := strings.Cut(string(content), "\n")
 	s.pid, err = strconv.Atoi(first)
 	require.NoError(t, err)
-	return s
-}
-
-// temporalServer is the test's own Temporal.
-type temporalServer struct {
-	*supervised
-	address string
-	client  client.Client
-}
-
-func startTemporal(t *testing.T) *temporalServer {
-	t.Helper()
-	port, uiPort := porttest.Free(t), porttest.Free(t)
-	dir, path, out := t.TempDir(), program(t, "overwinter-temporal"), &safeBuffer{}
-	t.Cleanup(func() {
-		if t.Failed() {
-			text := out.String()
-			t.Logf("output of Temporal:\n%s", text[max(0, len(text)-8<<10):])
-		}
-	})
-	s := &temporalServer{address: fmt.Sprintf("127.0.0.1:%d", port)}
-	s.supervised = supervise(t, func() *exec.Cmd {
-		cmd := exec.Command(path, "serve", "--ip", "127.0.0.1",
-			"--port", strconv.Itoa(port), "--ui-port", strconv.Itoa(uiPort),
-			"--db-file", filepath.Join(dir, "temporal.db"), "--namespace", "default", "--log-level", "warn")
-		cmd.Stdout, cmd.Stderr = out, out
-		return cmd
-	})
-	c, err := client.NewLazyClient(client.Options{HostPort: s.address, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
-	require.NoError(t, err)
-	s.client = c
-	t.Cleanup(c.Close)
-	eventually(t, 60*time.Second, "Temporal answers", func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
-		_, err := c.CheckHealth(ctx, &client.CheckHealthRequest{})
-		return err
-	})
 	return s
 }

@@ -36,8 +36,9 @@ type stack struct {
 }
 
 // startStack starts a system and stops it when the test ends, and checks that nothing of it is
-// left. Its database is on the Postgres server that the tests share: to create a server and apply
-// all migrations for each test would take a third of the processor time of a start.
+// left. It uses the Postgres server and the Temporal server that the tests share: to create a server,
+// apply all migrations and start Temporal for each test would take more than half of the processor
+// time of a start.
 func startStack(t *testing.T, extra ...string) *stack {
 	t.Helper()
 	return startStackEnv(t, nil, extra...)
@@ -45,6 +46,16 @@ func startStack(t *testing.T, extra ...string) *stack {
 
 // startStackEnv is startStack with variables added to the environment.
 func startStackEnv(t *testing.T, env []string, extra ...string) *stack {
+	t.Helper()
+	address := sharedTemporalAddress(t)
+	s := startTemporalStack(t, env, append([]string{"--temporal-address", address}, extra...)...)
+	s.engine = address
+	return s
+}
+
+// startTemporalStack is startStackEnv for a system that also runs its own Temporal: for tests that
+// stop Temporal or search its files.
+func startTemporalStack(t *testing.T, env []string, extra ...string) *stack {
 	t.Helper()
 	database := postgrestest.URL(t)
 	s := launch(t, env, stackDir(t), append([]string{"--database-url", database}, extra...)...)
@@ -227,11 +238,20 @@ func containsAll(s string, words []string) bool {
 // program returns the path of one of the three programs.
 func program(t *testing.T, name string) string {
 	t.Helper()
-	path, err := filepath.Abs(filepath.Join("..", "bin", name))
+	path, err := builtProgram(name)
 	require.NoError(t, err)
-	_, err = os.Stat(path)
-	require.NoError(t, err, "the programs are not built: run make build")
 	return path
+}
+
+func builtProgram(name string) (string, error) {
+	path, err := filepath.Abs(filepath.Join("..", "bin", name))
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("the programs are not built: run make build: %w", err)
+	}
+	return path, nil
 }
 
 // eventually calls try until it succeeds, with pauses in between, and fails with its last error

@@ -32,7 +32,7 @@ const shortSeed = 15
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	seed := chosenSeed(*stormMinutes > 0)
-	r := startRig(t, 1)
+	r := startWholeRig(t, 1)
 	s := &storm{rig: r, apart: newProxy(t, r.dialPostgres), longest: 12 * time.Second}
 	r.addWorker(t, s.apart)
 	until := time.Now()

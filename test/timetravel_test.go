@@ -42,7 +42,7 @@ var travelMoments = []time.Duration{0, 150 * time.Millisecond, 400 * time.Millis
 // fault, always the same; -all-faults injects all.
 func TestForksCheckpointsRevertsAndImportsAreCompleted(t *testing.T) { //nolint:tparallel // one fault after the other, all of one system
 	t.Parallel()
-	r := startRig(t, 1)
+	r := startWholeRig(t, 1)
 	faults := slices.Clone(travelFaults)
 	moments, apart := travelMoments, false
 	switch {

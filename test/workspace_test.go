@@ -67,7 +67,7 @@ func gitServer(t *testing.T) (base string, refused *atomic.Int64) {
 // to, runs the setup script once, and checks that the planted password appears nowhere else.
 func TestWorkspaceAtCreation(t *testing.T) { //nolint:tparallel // one after the other, of one system
 	t.Parallel()
-	s := startStack(t)
+	s := startTemporalStack(t, nil)
 	base, refused := gitServer(t)
 	host := strings.TrimPrefix(base, "http://")
 
