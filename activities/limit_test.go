@@ -14,6 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
+	"github.com/overwinter-dev/overwinter/internal/memorytest"
 	"github.com/overwinter-dev/overwinter/internal/problem"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
@@ -23,8 +24,7 @@ import (
 // setupLimited has a local Modal with those limits.
 func setupLimited(t *testing.T, limits box.Limits) (*harness, string) {
 	t.Helper()
-	dir := t.TempDir()
-	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o711)) // init of a sandbox passes it
+	dir := memorytest.Dir(t)
 	t.Cleanup(func() { require.NoError(t, localmodaltest.Unlock(dir)) })
 	server := localmodaltest.Start(t, localmodal.Options{DataDir: dir, Limits: limits})
 	drv, err := modalsandbox.New(modalsandbox.Config{ServerURL: server.URL(), TokenID: server.Token().ID, TokenSecret: secret.NewValue(server.Token().Secret)})

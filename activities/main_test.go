@@ -14,6 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
+	"github.com/overwinter-dev/overwinter/internal/memorytest"
 )
 
 // runnerBinary is the path of the runner for sandboxes, built for this run of the tests.
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 }
 
 func execute(m *testing.M) (code int, err error) {
-	dir, err := os.MkdirTemp("", "activities")
+	dir, err := os.MkdirTemp(memorytest.Executable(), "activities")
 	if err != nil {
 		return 1, err
 	}

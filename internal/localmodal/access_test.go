@@ -18,6 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/access"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
+	"github.com/overwinter-dev/overwinter/internal/memorytest"
 )
 
 func TestCallsNeedTokenOfInstallation(t *testing.T) {
@@ -118,7 +119,7 @@ func TestRouterTokensAreForOneTask(t *testing.T) {
 // Directories that an earlier version left accessible to other users of the machine become private.
 func TestDataDirectoriesArePrivate(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := memorytest.Dir(t)
 	require.NoError(t, os.Chmod(dir, 0o755))
 	names := []string{"layers", "boxes", "building", "trash", "archives", "scratch", "volumes"}
 	for _, name := range names {
@@ -137,7 +138,7 @@ func TestDataDirectoryOfAnotherUserIsRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give a directory away")
 	}
-	dir := t.TempDir()
+	dir := memorytest.Dir(t)
 	require.NoError(t, os.Chown(dir, nobody, nobody))
 	_, err := localmodal.New(options(t, dir))
 	require.ErrorContains(t, err, "belongs to another user")

@@ -14,6 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
+	"github.com/overwinter-dev/overwinter/internal/memorytest"
 )
 
 // BenchmarkLife measures one round of a sandbox's life through the SDK and reports the median of
@@ -64,7 +65,7 @@ func BenchmarkStartWithHostPorts(b *testing.B) {
 	var servers []*bundle
 	for _, text := range []string{"", listed} {
 		o := options(b, "")
-		o.DataDir = b.TempDir()
+		o.DataDir = memorytest.Dir(b)
 		b.Cleanup(func() { require.NoError(b, localmodaltest.Unlock(o.DataDir)) })
 		o.Network = box.OwnedNetwork
 		o.HostPorts, err = hostports.Parse(text)

@@ -15,13 +15,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
+	"github.com/overwinter-dev/overwinter/internal/memorytest"
 )
 
 // The level that a machine allows may change: a snapshot made on one level can be restored on any
 // other.
 func TestSnapshotsAreForEveryLevel(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := memorytest.Dir(t)
 	var im *modal.Image
 	want := ""
 	// An overlay does not count the links of its directories.
@@ -87,7 +88,7 @@ func requireTaken(t *testing.T, expected box.Isolation) {
 		requireRefused(t)
 	}
 	s, err := localmodal.New(localmodal.Options{
-		DataDir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil)), Container: "docker",
+		DataDir: memorytest.Dir(t), Logger: slog.New(slog.NewTextHandler(&log, nil)), Container: "docker",
 	})
 	require.NoError(t, err)
 	stop := localmodaltest.Run(t, s)
@@ -105,7 +106,7 @@ func requireTaken(t *testing.T, expected box.Isolation) {
 			break
 		}
 		require.Contains(t, log.String(), `refused="`+string(level), "the log says why not")
-		_, err := localmodal.New(localmodal.Options{DataDir: t.TempDir(), Isolation: level})
+		_, err := localmodal.New(localmodal.Options{DataDir: memorytest.Dir(t), Isolation: level})
 		var unsupported *box.UnsupportedError
 		require.ErrorAs(t, err, &unsupported, "no other level is taken in its place")
 		require.ErrorContains(t, err, string(level))
@@ -119,7 +120,7 @@ func requireTaken(t *testing.T, expected box.Isolation) {
 // selected automatically.
 func requireRefused(t *testing.T) {
 	t.Helper()
-	_, err := localmodal.New(localmodal.Options{DataDir: t.TempDir()})
+	_, err := localmodal.New(localmodal.Options{DataDir: memorytest.Dir(t)})
 	var unsupported *box.UnsupportedError
 	require.ErrorAs(t, err, &unsupported)
 	require.ErrorContains(t, err, "run: sudo sysctl -w user.max_user_namespaces=")

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
+	"github.com/overwinter-dev/overwinter/internal/memorytest"
 )
 
 func TestImageIsBuiltFromCommands(t *testing.T) {
@@ -79,7 +80,7 @@ func TestFailedBuildReportsReason(t *testing.T) {
 // TestDamagedImageHasItsOwnCode: the code prevents clients from retrying forever.
 func TestDamagedImageHasItsOwnCode(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := memorytest.Dir(t)
 	t.Cleanup(func() { require.NoError(t, localmodaltest.Unlock(dir)) })
 	b := connect(t, localmodaltest.Start(t, options(t, dir)))
 	list := func() (names []string) {

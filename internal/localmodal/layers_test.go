@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
+	"github.com/overwinter-dev/overwinter/internal/memorytest"
 )
 
 // entries returns the names in a directory of the data directory, except the base layer.
@@ -33,7 +34,7 @@ func entries(t testing.TB, path ...string) (names []string) {
 // that afterwards all of them are deleted.
 func TestImageIsDeletedWhileItIsUsed(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := memorytest.Dir(t)
 	b := connect(t, localmodaltest.Start(t, options(t, dir)))
 	notFound := func(err error) bool {
 		var gone modal.NotFoundError
@@ -93,7 +94,7 @@ func TestImageIsDeletedWhileItIsUsed(t *testing.T) {
 // TestLayersAreCollectedWhileSnapshotsAreMade keeps a snapshot in progress at all times.
 func TestLayersAreCollectedWhileSnapshotsAreMade(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := memorytest.Dir(t)
 	b := connect(t, localmodaltest.Start(t, options(t, dir)))
 	other := b.create(nil)
 	b.sh(other, "for i in $(seq 3000); do echo $i > /root/f$i; done")
@@ -129,7 +130,7 @@ func TestFullDiskFailsSnapshotsAndLeavesNothing(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("a small file system can only be mounted by root")
 	}
-	dir := t.TempDir()
+	dir := memorytest.Dir(t)
 	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=48m"))
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 	b := connect(t, localmodaltest.Start(t, options(t, dir)))

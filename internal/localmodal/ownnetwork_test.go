@@ -19,6 +19,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
+	"github.com/overwinter-dev/overwinter/internal/memorytest"
 )
 
 // ownNetwork returns a server of the level under test whose sandboxes have their own network, from
@@ -32,7 +33,7 @@ func ownNetwork(t *testing.T) (b *bundle, allowed, other netip.AddrPort) {
 	}
 	allowed, other = web(), web()
 	o := options(t, "")
-	o.DataDir = t.TempDir()
+	o.DataDir = memorytest.Dir(t)
 	t.Cleanup(func() { require.NoError(t, localmodaltest.Unlock(o.DataDir)) })
 	o.Network = box.OwnedNetwork
 	var err error

@@ -21,6 +21,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/access"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
+	"github.com/overwinter-dev/overwinter/internal/memorytest"
 )
 
 // childServer names the variable that makes the test binary a server to be killed.
@@ -77,7 +78,7 @@ func connectTo(t *testing.T, url, dir string) *bundle {
 
 func TestKilledServerLeavesNoProcessAndLosesNothing(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := memorytest.Dir(t)
 	url, kill := startChildServer(t, dir)
 	b := connectTo(t, url, dir)
 	sb := b.create(&modal.SandboxCreateParams{
@@ -129,7 +130,7 @@ func TestKilledServerLeavesNoProcessAndLosesNothing(t *testing.T) {
 
 func TestStoppedServerEndsItsSandboxes(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := memorytest.Dir(t)
 	s, err := localmodal.New(options(t, dir))
 	require.NoError(t, err)
 	stop := localmodaltest.Run(t, s)
@@ -149,7 +150,7 @@ func TestStoppedServerEndsItsSandboxes(t *testing.T) {
 // has ended, or until the drain timeout.
 func TestStopWaitsForClientsToSaveTheirSandboxes(t *testing.T) {
 	t.Parallel()
-	o := options(t, t.TempDir())
+	o := options(t, memorytest.Dir(t))
 	o.DrainTimeout = waitLimit
 	s, err := localmodal.New(o)
 	require.NoError(t, err)
@@ -170,13 +171,13 @@ func TestStopWaitsForClientsToSaveTheirSandboxes(t *testing.T) {
 func TestNewRejectsInvalidConfig(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"0.0.0.0:0", ":0", "192.0.2.1:0", "127.0.0.2:0", "nonsense"} {
-		_, err := localmodal.New(localmodal.Options{Address: address, DataDir: t.TempDir()})
+		_, err := localmodal.New(localmodal.Options{Address: address, DataDir: memorytest.Dir(t)})
 		require.Error(t, err, address)
 	}
 	_, err := localmodal.New(localmodal.Options{})
 	require.ErrorContains(t, err, "data directory")
 
-	dir := t.TempDir()
+	dir := memorytest.Dir(t)
 	localmodaltest.Start(t, options(t, dir))
 	_, err = localmodal.New(localmodal.Options{DataDir: dir})
 	require.ErrorContains(t, err, "in use")
@@ -184,11 +185,11 @@ func TestNewRejectsInvalidConfig(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, taken.Close()) })
-	_, err = localmodal.New(localmodal.Options{Address: taken.Addr().String(), DataDir: t.TempDir()})
+	_, err = localmodal.New(localmodal.Options{Address: taken.Addr().String(), DataDir: memorytest.Dir(t)})
 	require.ErrorContains(t, err, "address already in use")
 
 	// A program that is not an init simulates a machine on which sandboxes cannot run.
-	_, err = localmodal.New(localmodal.Options{DataDir: t.TempDir(), InitPath: "/bin/false"})
+	_, err = localmodal.New(localmodal.Options{DataDir: memorytest.Dir(t), InitPath: "/bin/false"})
 	require.ErrorContains(t, err, "does not let sandboxes have namespaces")
 }
 
@@ -210,7 +211,7 @@ func TestExitImageSurvivesCrash(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("a small file system can only be mounted by root")
 	}
-	dir := t.TempDir()
+	dir := memorytest.Dir(t)
 	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=48m"))
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 	s, err := localmodal.New(options(t, dir))

@@ -9,6 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
+	"github.com/overwinter-dev/overwinter/internal/memorytest"
 )
 
 // shared is the server of all tests that only use it, since starting one takes longer than most of
@@ -35,7 +36,7 @@ func (s *sharedServer) start() (err error) {
 	if err != nil {
 		return err
 	}
-	if s.dir, err = os.MkdirTemp("", "localmodal"); err != nil {
+	if s.dir, err = os.MkdirTemp(memorytest.Executable(), "localmodal"); err != nil {
 		return err
 	}
 	if s.server, err = localmodal.New(localmodal.Options{DataDir: s.dir, Isolation: level}); err != nil {

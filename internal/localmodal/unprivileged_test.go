@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
+	"github.com/overwinter-dev/overwinter/internal/memorytest"
 )
 
 const nobody = 65534
@@ -21,9 +22,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 || os.Getenv(testLevel) != "" {
 		t.Skip("is one already, or the run of a single level")
 	}
-	dir, err := os.MkdirTemp("", "ordinary-user-*") //nolint:usetesting // another user must be able to access its parents
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	dir := memorytest.Dir(t) // another user must be able to access its parents
 	require.NoError(t, os.Chown(dir, nobody, nobody))
 	program := filepath.Join(dir, "localmodal.test") // in a place that the user can access
 	copyProgram(t, program)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
+	"github.com/overwinter-dev/overwinter/internal/memorytest"
 )
 
 // waitLimit bounds every wait of a test. Waits are short on an idle machine, but the tests of all
@@ -48,9 +49,24 @@ func onEach(t *testing.T, some map[string]Options, test func(t *testing.T, b *bu
 	}
 }
 
+// onDisk runs a test with each of the given options, with the files on a disk.
+func onDisk(t *testing.T, some map[string]Options, test func(t *testing.T, b *bundle)) {
+	t.Helper()
+	for name, o := range some {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o.Dir = t.TempDir()
+			test(t, setup(t, o))
+		})
+	}
+}
+
+// setup opens a runtime with its files in memory, unless they have a directory already.
 func setup(t *testing.T, o Options) *bundle {
 	t.Helper()
-	o.Dir = t.TempDir()
+	if o.Dir == "" {
+		o.Dir = memorytest.Dir(t)
+	}
 	rt, err := Open(t.Context(), o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, rt.Close()) })

@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/overwinter-dev/overwinter/internal/memorytest"
 )
 
 // uidOf returns the user id of a process of this machine whose command line contains text.
@@ -114,7 +116,7 @@ attempt("loopback", lambda: __import__("fcntl").ioctl(four, 0x8914, b"lo".ljust(
 // concurrently replaced by links that lead out of it, as if the box were not frozen.
 func TestCopyIsConfinedDespiteSwappedLinks(t *testing.T) {
 	t.Parallel()
-	outside, tree := t.TempDir(), filepath.Join(t.TempDir(), "tree")
+	outside, tree := memorytest.Dir(t), filepath.Join(memorytest.Dir(t), "tree")
 	secret := []byte("a file of the machine's")
 	require.NoError(t, os.WriteFile(filepath.Join(outside, "f"), secret, 0o600))
 	require.NoError(t, os.MkdirAll(filepath.Join(tree, "d"), 0o755))
@@ -151,7 +153,7 @@ func TestCopyIsConfinedDespiteSwappedLinks(t *testing.T) {
 	defer close(stop)
 
 	for range 200 {
-		dst := filepath.Join(t.TempDir(), "copy")
+		dst := filepath.Join(memorytest.Dir(t), "copy")
 		err := newCopier(nil, nil, same).copyTree(t.Context(), tree, dst)
 		if err != nil { // a name that is missing for a moment; nothing was copied for it
 			require.True(t, errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist), "%v", err)

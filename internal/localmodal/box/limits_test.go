@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/overwinter-dev/overwinter/internal/memorytest"
 )
 
 // forks starts up to 500 processes and prints how many started: a shell stops at the first failure.
@@ -168,7 +170,7 @@ func TestControlGroupsHaveNoneBelowOneInside(t *testing.T) {
 // process and of one in another PID namespace.
 func TestControlGroupsOfKilledServersAreRemoved(t *testing.T) {
 	t.Parallel()
-	rt, err := Open(t.Context(), Options{Dir: t.TempDir(), Isolation: Namespaces})
+	rt, err := Open(t.Context(), Options{Dir: memorytest.Dir(t), Isolation: Namespaces})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, rt.Close()) })
 	if rt.cgroups == nil {
@@ -190,7 +192,7 @@ func TestControlGroupsOfKilledServersAreRemoved(t *testing.T) {
 			t.Cleanup(func() { _, _ = os.Remove(filepath.Join(path, "sb-left")), os.Remove(path) })
 		}
 	}
-	another, err := Open(t.Context(), Options{Dir: t.TempDir(), Isolation: Namespaces})
+	another, err := Open(t.Context(), Options{Dir: memorytest.Dir(t), Isolation: Namespaces})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, another.Close()) })
 	for _, group := range rt.cgroups.groups {
@@ -235,7 +237,7 @@ func TestAllSandboxesWeighAsMuchAsOneProgramOnEachCPU(t *testing.T) {
 
 func TestControlGroupsGoWithServer(t *testing.T) {
 	t.Parallel()
-	rt, err := Open(t.Context(), Options{Dir: t.TempDir(), Isolation: Namespaces})
+	rt, err := Open(t.Context(), Options{Dir: memorytest.Dir(t), Isolation: Namespaces})
 	require.NoError(t, err)
 	if rt.cgroups == nil {
 		require.NoError(t, rt.Close())

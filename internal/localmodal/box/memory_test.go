@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
+	"github.com/overwinter-dev/overwinter/internal/memorytest"
 )
 
 // hideMemory are ways to take 200 MiB in files that no process has mapped.
@@ -91,9 +92,7 @@ func TestFilesInMemoryAreBoundedForOrdinaryUser(t *testing.T) {
 		t.Skip("is one already")
 	}
 	const nobody = 65534
-	dir, err := os.MkdirTemp("", "ordinary-user-*") //nolint:usetesting // another user must be able to access its parents
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	dir := memorytest.Dir(t) // another user must be able to access its parents
 	require.NoError(t, os.Chown(dir, nobody, nobody))
 	program := filepath.Join(dir, "box.test") // in a place that the user can access
 	self, err := os.Executable()

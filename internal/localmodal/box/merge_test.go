@@ -16,7 +16,7 @@ const describe = `cd / && find work etc/ssl var -printf '%p %y %m %s %l\n' | sor
 // same few names.
 func TestMergedLayerReplacesItsLayers(t *testing.T) {
 	t.Parallel()
-	onEach(t, storages, func(t *testing.T, b *bundle) {
+	onDisk(t, storages, func(t *testing.T, b *bundle) {
 		steps := []string{
 			"mkdir -p work/a/b", "rm -rf work/a", "rm -rf work/a/b", "echo $i > work/f", "rm -f work/f", "rm -rf work/a && echo $i > work/a",
 			"rm -rf etc/ssl", "mkdir -p etc/ssl && echo $i > etc/ssl/mine", "rm -rf var && mkdir var", "mkdir -p work/a; echo $i > work/a/f$i",

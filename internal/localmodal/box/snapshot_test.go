@@ -71,7 +71,7 @@ func TestRecentlyChangedFilesAreCopied(t *testing.T) {
 
 func TestWritesThroughMappingAreSnapshotted(t *testing.T) {
 	t.Parallel()
-	onEach(t, ways, func(t *testing.T, b *bundle) {
+	onDisk(t, ways, func(t *testing.T, b *bundle) {
 		bx := b.start()
 		b.sh(bx, "head -c 4096 /dev/zero > /root/mapped")
 		p := b.exec(bx, wire.ExecSpec{Args: []string{"/proc/self/exe"}, Env: []string{mapperFile + "=/root/mapped"}})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/access"
+	"github.com/overwinter-dev/overwinter/internal/memorytest"
 )
 
 // Start runs a server until the test ends. Its data directory is temporary
@@ -24,7 +25,7 @@ import (
 func Start(t testing.TB, o localmodal.Options) *localmodal.Server {
 	t.Helper()
 	if o.DataDir == "" {
-		o.DataDir = t.TempDir()
+		o.DataDir = memorytest.Dir(t)
 		t.Cleanup(func() {
 			if err := Unlock(o.DataDir); err != nil {
 				t.Errorf("local Modal: unlock data directory: %v", err)

@@ -15,6 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
+	"github.com/overwinter-dev/overwinter/internal/memorytest"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/drivertest"
 )
 
@@ -64,7 +65,7 @@ func TestEscapes(t *testing.T) {
 	for _, level := range box.Levels() {
 		t.Run(string(level), func(t *testing.T) {
 			t.Parallel()
-			o := localmodal.Options{Isolation: level, Network: box.AutoNetwork, DataDir: t.TempDir()}
+			o := localmodal.Options{Isolation: level, Network: box.AutoNetwork, DataDir: memorytest.Dir(t)}
 			t.Cleanup(func() { require.NoError(t, localmodaltest.Unlock(o.DataDir)) })
 			shared := localmodaltest.Start(t, o)
 			drivertest.RunEscapes(t, func(t *testing.T) drivertest.EscapeHarness {
@@ -82,9 +83,7 @@ func TestEscapesAsOrdinaryUser(t *testing.T) {
 		t.Skip("TestEscapes runs as one")
 	}
 	const nobody = 65534
-	dir, err := os.MkdirTemp("", "ordinary-user-*") //nolint:usetesting // the other user must be able to traverse its parents
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	dir := memorytest.Dir(t) // the other user must be able to traverse its parents
 	require.NoError(t, os.Chown(dir, nobody, nobody))
 	program := filepath.Join(dir, "modalsandbox.test")
 	// Copied by another process: a file that this process writes cannot be executed while a child
