@@ -2,9 +2,9 @@
 // isolation level namespaces with its own network, like the sandboxes of sessions.
 //
 // The test's binary starts the server and a model server, and copies itself, its testdata and the
-// agent's program into the sandbox, where it runs again. No proxy variable is set: the conformance
-// suite reaches the model server through host.overwinter.internal on a listed port, and all other
-// servers of tests listen on the sandbox's loopback interface.
+// agent's program into volumes of the sandbox, where it runs again. No proxy variable is set: the
+// conformance suite reaches the model server through host.overwinter.internal on a listed port, and
+// all other servers of tests listen on the sandbox's loopback interface.
 //
 //	machine                                sandbox
 //	test binary ── copies itself ────────▶ test binary ── starts ──▶ agent
@@ -16,7 +16,6 @@
 package sandboxed
 
 import (
-	"bytes"
 	"errors"
 	"flag"
 	"fmt"
@@ -37,11 +36,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
 	"github.com/overwinter-dev/overwinter/internal/agent/npm"
-	"github.com/overwinter-dev/overwinter/internal/agent/npm/npmtest"
 	"github.com/overwinter-dev/overwinter/internal/hostports"
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
+	"github.com/overwinter-dev/overwinter/internal/memorytest"
 )
 
 var (
@@ -52,9 +51,9 @@ var (
 
 // Paths in the sandbox.
 const (
-	home   = "/root"
-	cache  = home + "/.cache" // npmtest's cache
-	inside = "/sandboxed"     // the binary and its testdata
+	home     = "/root"
+	packages = home + "/.cache/overwinter" // npmtest's cache
+	inside   = "/sandboxed"                // the binary and its testdata
 )
 
 // modelsURL names the environment variable with the URL of the model server, which is set only in
@@ -114,7 +113,7 @@ func run(t *testing.T, o Options) {
 	require.NoError(t, err)
 	ports, err := hostports.Parse(address.Port())
 	require.NoError(t, err)
-	dir := t.TempDir()
+	dir := memorytest.Dir(t)
 	t.Cleanup(func() { require.NoError(t, localmodaltest.Unlock(dir)) })
 	server, err := localmodal.New(localmodal.Options{
 		DataDir: dir, Isolation: box.Namespaces, Network: box.OwnedNetwork, HostPorts: ports,
@@ -125,20 +124,15 @@ func run(t *testing.T, o Options) {
 	require.NoError(t, err)
 	localmodaltest.Run(t, server)
 
-	s := start(t, server)
-	self, err := os.Executable()
-	require.NoError(t, err)
-	s.copy(t, filepath.Dir(self), inside, filepath.Base(self))
-	s.must(t, nil, "ln", "-s", filepath.Base(self), inside+"/test")
-	if _, err := os.Stat("testdata"); err == nil {
-		s.copy(t, ".", inside, "testdata")
-	}
-	if p, ok := o.Adapter.(packaged); ok {
-		s.install(t, p.Packages())
+	s := start(t, server, volumes{dir, o.directories(t)})
+	if p, ok := o.Adapter.(packaged); ok && *all {
+		for _, p := range p.Packages() {
+			s.must(t, p.Install(p.Directory(packages))...)
+		}
 	}
 	out := s.exec(t, map[string]string{
 		"HOME": home, "LANG": "C.UTF-8", modelsURL: fmt.Sprintf("http://%s:%s", hostports.Name, address.Port()),
-	}, nil, append([]string{inside + "/test"}, o.arguments()...)...)
+	}, append([]string{inside + "/test"}, o.arguments()...)...)
 	require.Zero(t, out.code, "%s\n%s", failures(out.stdout), out.stderr)
 	passed := passes.FindAllString(out.stdout, -1)
 	for _, suite := range o.Suites {
@@ -205,47 +199,20 @@ func asAnOrdinaryUser(t *testing.T) {
 // sandbox is the sandbox that the tests run in.
 type sandbox struct{ *modal.Sandbox }
 
-func start(t *testing.T, server *localmodal.Server) sandbox {
+func start(t *testing.T, server *localmodal.Server, v volumes) sandbox {
 	t.Helper()
 	client := localmodaltest.Client(t, server.URL(), server.Token())
 	app, err := client.Apps.FromName(t.Context(), "conformance", &modal.AppFromNameParams{CreateIfMissing: true})
 	require.NoError(t, err)
 	image := client.Images.FromRegistry(npm.Image, nil)
-	sb, err := client.Sandboxes.Create(t.Context(), app, image, &modal.SandboxCreateParams{Timeout: limit})
+	sb, err := client.Sandboxes.Create(t.Context(), app, image, &modal.SandboxCreateParams{Timeout: limit, Volumes: v.create(t, client)})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, sb.Detach()) })
 	s := sandbox{sb}
-	interfaces := s.must(t, nil, "cat", "/proc/net/dev")
+	interfaces := s.must(t, "cat", "/proc/net/dev")
 	require.Contains(t, interfaces, " eth0:", "the sandbox has its own network")
-	require.Empty(t, s.must(t, nil, "sh", "-c", "env | grep -i _proxy= || true"))
+	require.Empty(t, s.must(t, "sh", "-c", "env | grep -i _proxy= || true"))
 	return s
-}
-
-// install installs the packages where npmtest looks for them.
-func (s sandbox) install(t *testing.T, packages []npm.Package) {
-	t.Helper()
-	for _, p := range packages {
-		dir := p.Directory(cache + "/overwinter")
-		if *all {
-			s.must(t, nil, p.Install(dir)...)
-			continue
-		}
-		s.copy(t, npmtest.Directory(t, p), dir, ".")
-	}
-}
-
-// copy copies a file or directory from the machine to the sandbox.
-func (s sandbox) copy(t *testing.T, from, to, name string) {
-	t.Helper()
-	s.must(t, nil, "mkdir", "-p", to)
-	tar := exec.CommandContext(t.Context(), "tar", "-C", from, "-chf", "-", name)
-	stdout, err := tar.StdoutPipe()
-	require.NoError(t, err)
-	var stderr bytes.Buffer
-	tar.Stderr = &stderr
-	require.NoError(t, tar.Start())
-	s.must(t, stdout, "tar", "-C", to, "--no-same-owner", "-xf", "-")
-	require.NoError(t, tar.Wait(), "%s", stderr.String())
 }
 
 type result struct {
@@ -253,14 +220,10 @@ type result struct {
 	stdout, stderr string
 }
 
-func (s sandbox) exec(t *testing.T, env map[string]string, stdin io.Reader, argv ...string) result {
+func (s sandbox) exec(t *testing.T, env map[string]string, argv ...string) result {
 	t.Helper()
 	p, err := s.Exec(t.Context(), argv, &modal.SandboxExecParams{Env: env, Workdir: workdir(argv)})
 	require.NoError(t, err)
-	if stdin != nil {
-		_, err := io.Copy(p.Stdin, stdin)
-		require.NoError(t, err)
-	}
 	require.NoError(t, p.Stdin.Close())
 	stderr := make(chan string, 1) // holds the one value
 	go func() {
@@ -287,9 +250,9 @@ func workdir(argv []string) string {
 }
 
 // must runs a command and returns its stdout. The command must succeed.
-func (s sandbox) must(t *testing.T, stdin io.Reader, argv ...string) string {
+func (s sandbox) must(t *testing.T, argv ...string) string {
 	t.Helper()
-	r := s.exec(t, nil, stdin, argv...)
+	r := s.exec(t, nil, argv...)
 	require.Zero(t, r.code, "%v: %s", argv, r.stderr)
 	return r.stdout
 }
