@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -64,6 +65,9 @@ type harness struct {
 	turns    *activities.Turns
 
 	dispatches atomic.Int64 // allotted to turns
+
+	direct sync.Mutex
+	conn   *pgx.Conn // for statements of the test itself; nil until the first
 }
 
 // setup uses real sandboxes of the local Modal, with the real runner.
@@ -113,6 +117,11 @@ func idleRunner(ctx context.Context, p *memsandbox.Proc) int {
 func newBundle(t *testing.T, drv driver.Driver) *harness {
 	t.Helper()
 	b := &harness{ctx: t.Context(), url: postgrestest.URL(t), driver: &faulty{Driver: drv}, signals: &signalLog{}}
+	t.Cleanup(func() {
+		if b.conn != nil {
+			require.NoError(t, b.conn.Close(context.Background()))
+		}
+	})
 	b.db = postgrestest.Open(t, b.url)
 	appender := eventlog.NewAppender(b.db, eventlog.AppenderOptions{})
 	appender.Start()
@@ -456,20 +465,29 @@ func (b *harness) shell(t *testing.T, id, script string) string {
 // sql executes a statement for which the store has no method, for example one that makes rows old.
 func (b *harness) sql(t *testing.T, statement string, args ...any) {
 	t.Helper()
-	conn, err := pgx.Connect(b.ctx, b.url)
-	require.NoError(t, err)
-	defer conn.Close(b.ctx) // the statement has been answered
-	_, err = conn.Exec(b.ctx, statement, args...)
+	b.direct.Lock()
+	defer b.direct.Unlock()
+	_, err := b.directly(t).Exec(b.ctx, statement, args...)
 	require.NoError(t, err)
 }
 
 // query reads one value.
 func (b *harness) query(t *testing.T, to any, statement string, args ...any) {
 	t.Helper()
-	conn, err := pgx.Connect(b.ctx, b.url)
-	require.NoError(t, err)
-	defer conn.Close(b.ctx)
-	require.NoError(t, conn.QueryRow(b.ctx, statement, args...).Scan(to))
+	b.direct.Lock()
+	defer b.direct.Unlock()
+	require.NoError(t, b.directly(t).QueryRow(b.ctx, statement, args...).Scan(to))
+}
+
+// directly returns the test's own connection to its database. The caller holds b.direct.
+func (b *harness) directly(t *testing.T) *pgx.Conn {
+	t.Helper()
+	if b.conn == nil {
+		conn, err := pgx.Connect(b.ctx, b.url)
+		require.NoError(t, err)
+		b.conn = conn
+	}
+	return b.conn
 }
 
 func requireType(t *testing.T, want string, err error) {
