@@ -23,6 +23,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/command"
 	"github.com/overwinter-dev/overwinter/internal/runner/server"
 	"github.com/overwinter-dev/overwinter/internal/runner/tools"
+	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
 )
 
 type cli struct {
@@ -83,10 +84,6 @@ type pingCmd struct{ state }
 
 type toolsCmd struct{ state }
 
-// lookers is the number of processors for commands that scan the whole workspace, because a session
-// waits for them.
-const lookers = 2
-
 var tokenHash = lazyregexp.New(`^[0-9a-f]{64}$`)
 
 func (c *serveCmd) Run(ctx context.Context, p *program) error {
@@ -115,12 +112,12 @@ func (c *abortCmd) Run(ctx context.Context, p *program) error {
 }
 
 func (c *sealCmd) Run(ctx context.Context, p *program) error {
-	runtime.GOMAXPROCS(lookers)
+	runtime.GOMAXPROCS(workspace.Listers) // a session waits for its scan of the workspace
 	return command.Seal(ctx, c.Dir, p.stdin, p.stdout)
 }
 
 func (c *verifyCmd) Run(ctx context.Context, p *program) error {
-	runtime.GOMAXPROCS(lookers)
+	runtime.GOMAXPROCS(workspace.Listers) // a session waits for its scan of the workspace
 	return command.Verify(ctx, p.stdin, p.stdout)
 }
 

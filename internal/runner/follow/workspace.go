@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"time"
 
@@ -71,6 +72,7 @@ func (w *Workspace) scan() (*workspace.Scan, *workspace.Watcher) {
 	if !workspace.IsKept(w.dir) {
 		return nil, nil
 	}
+	defer inParallel()()
 	watcher, err := workspace.NewWatcher()
 	if err != nil {
 		return nil, nil // without a watcher, changes before the first link would be missed
@@ -165,6 +167,17 @@ func (w *Workspace) take(
 	return i, all, err
 }
 
+// inParallel lets a scan that a session waits for read directories in parallel, until restore is
+// called: the runner otherwise uses one processor.
+func inParallel() (restore func()) {
+	before := runtime.GOMAXPROCS(0)
+	if before >= workspace.Listers {
+		return func() {}
+	}
+	runtime.GOMAXPROCS(workspace.Listers)
+	return func() { runtime.GOMAXPROCS(before) }
+}
+
 // report sends the findings of the last pass.
 func report(i *workspace.Index, send func(runner.Message) error) error {
 	return i.Report(
@@ -189,7 +202,9 @@ func (w *Workspace) Seal(
 		return ErrNotListed
 	}
 	describe = describe && !workspace.HasRepository(w.root)
+	restore := inParallel()
 	i, all, err := w.take(p, known, nil, describe, send)
+	restore()
 	if err != nil {
 		return err
 	}

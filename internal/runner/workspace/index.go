@@ -204,7 +204,7 @@ func (i *Index) pass(force bool, s *Scan) (bool, error) {
 	live := 0
 	for path, e := range i.s.Entries {
 		now, exists := w.files[path]
-		if !exists && w.bounded && !e.Deleted {
+		if !exists && w.bounded.Load() && !e.Deleted {
 			now, exists = i.lookAt(path) // the file may only be beyond the bound of the list
 		}
 		delete(w.files, path)
@@ -226,7 +226,7 @@ func (i *Index) pass(force bool, s *Scan) (bool, error) {
 	}
 	for path, now := range w.files {
 		if live >= i.limit {
-			w.bounded = true
+			w.bounded.Store(true)
 			break
 		}
 		live++
@@ -241,7 +241,7 @@ func (i *Index) pass(force bool, s *Scan) (bool, error) {
 	if first {
 		i.begun()
 	}
-	if w.bounded && i.s.Bounded == 0 {
+	if w.bounded.Load() && i.s.Bounded == 0 {
 		i.s.Bounded = -1 // still to be reported
 	}
 	slices.Sort(i.todo)

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listers is how many directories are read in parallel.
-const listers = 2
+// Listers is how many directories are read in parallel, if the process uses as many processors.
+const Listers = 2
 
 // tooMuchError ends a listing that exceeds a bound.
 type tooMuchError string
@@ -35,7 +35,7 @@ func listTree(ctx context.Context, root string, limit int) ([]treeEntry, error) 
 		return nil, &os.PathError{Op: "open", Path: root, Err: err}
 	}
 	l := &lister{ctx: ctx, limit: int64(limit)}
-	l.others.SetLimit(listers - 1)
+	l.others.SetLimit(Listers - 1)
 	var d directory
 	err = l.read(fd, "", 0, &d)
 	if other := l.others.Wait(); err == nil {
@@ -57,6 +57,7 @@ type lister struct {
 // directory is the content of a directory and of those below it.
 type directory struct {
 	entries []treeEntry
+	tracked []tracked    // of a walk
 	below   []*directory // for the entries that are directories
 }
 
@@ -158,22 +159,23 @@ func entryOf(dir int, name, path string, st *unix.Stat_t) (treeEntry, error) {
 // gathering, and after a failure: a listing is complete, or has the reason why it is not. Its
 // entries are in the order of listTree.
 type gathering struct {
-	limit   int
+	limit   int64
 	until   time.Time
-	entries []treeEntry
-	err     error
+	count   atomic.Int64 // number of entries
+	failed  atomic.Pointer[error]
+	entries []treeEntry // set at the end
 }
 
 func newGathering() *gathering {
-	return &gathering{limit: maxTreeEntries, until: time.Now().Add(treeBudget), entries: []treeEntry{}}
+	return &gathering{limit: maxTreeEntries, until: time.Now().Add(treeBudget)}
 }
 
 // wanted reports whether entries are still being collected.
-func (g *gathering) wanted() bool { return g != nil && g.err == nil }
+func (g *gathering) wanted() bool { return g != nil && g.failed.Load() == nil }
 
 func (g *gathering) fail(err error) {
-	if g.wanted() {
-		g.entries, g.err = nil, err
+	if g != nil {
+		g.failed.CompareAndSwap(nil, &err) // the first failure is the reason
 	}
 }
 
@@ -192,29 +194,41 @@ func (g *gathering) unstatted(rel, name string, err error) {
 }
 
 // add adds a name in the directory dir.
-func (g *gathering) add(dir int, name, path string, st *unix.Stat_t) {
+func (g *gathering) add(dir int, name, path string, st *unix.Stat_t, to *directory) {
 	if !g.wanted() {
 		return
 	}
-	switch n := len(g.entries); {
-	case n >= g.limit:
+	switch n := g.count.Add(1); {
+	case n > g.limit:
 		g.fail(tooMuchError(fmt.Sprintf("more than %d files and directories", g.limit)))
-	case n%256 == 255 && time.Now().After(g.until):
+	case n%256 == 0 && time.Now().After(g.until):
 		g.fail(tooMuchError(fmt.Sprintf("could not be listed within %s", treeBudget)))
 	default:
 		e, err := entryOf(dir, name, path, st)
 		switch {
 		case errors.Is(err, unix.ENOENT): // a link that was removed meanwhile
+			g.count.Add(-1)
 		case err != nil:
 			g.fail(err)
 		default:
-			g.entries = append(g.entries, e)
+			to.entries = append(to.entries, e)
 		}
+	}
+}
+
+// found ends the collection with the content of the workspace.
+func (g *gathering) found(d *directory) {
+	if g.wanted() {
+		g.entries = d.appendTo(make([]treeEntry, 0, g.count.Load()))
 	}
 }
 
 // listing returns the entries collected for the workspace root. known are the entries of the index
 // of changes.
 func (g *gathering) listing(root string, known map[string]*entry) *Listing {
-	return &Listing{root: root, entries: g.entries, err: g.err, known: known}
+	l := &Listing{root: root, entries: g.entries, known: known}
+	if err := g.failed.Load(); err != nil {
+		l.err = *err
+	}
+	return l
 }

@@ -170,6 +170,34 @@ func TestTreeIsListedInOneOrder(t *testing.T) {
 	}
 }
 
+// TestScanReadsDirectoriesInParallel reads one of two directories only once the other one is being read.
+func TestScanReadsDirectoriesInParallel(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	for _, name := range []string{"a", "b"} {
+		require.NoError(t, os.Mkdir(filepath.Join(root, name), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(root, name, "below"), nil, 0o600))
+		require.NoError(t, os.Mkdir(filepath.Join(root, name, "d"), 0o700))
+	}
+	begun := map[string]chan struct{}{"a/d": make(chan struct{}), "b/d": make(chan struct{})}
+	other := map[string]string{"a/d": "b/d", "b/d": "a/d"}
+	s, err := NewScan(root, func(dir string) {
+		rel, err := filepath.Rel(root, dir)
+		if err != nil || begun[rel] == nil {
+			return
+		}
+		close(begun[rel])
+		select {
+		case <-begun[other[rel]]:
+		case <-time.After(10 * time.Second):
+			t.Error("the directories are read one after the other")
+		}
+	})
+	require.NoError(t, err)
+	require.Len(t, s.found.files, 2)
+	require.Equal(t, List(t.Context(), root).Digest(), s.Digest())
+}
+
 // TestListingOfPassEqualsTree checks that a pass over the tracked files lists everything else as well, as a separate listing does.
 func TestListingOfPassEqualsTree(t *testing.T) {
 	t.Parallel()

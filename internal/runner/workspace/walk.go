@@ -6,9 +6,11 @@ import (
 	"os"
 	"path"
 	"slices"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/overwinter-dev/overwinter/internal/runner/regular"
@@ -41,16 +43,26 @@ func (s stat) racy(now time.Time) bool {
 	return now.UnixNano()-max(s.Modified, s.Changed) < int64(100*time.Millisecond)
 }
 
-// walker lists the files of a workspace.
+// walker lists the files of a workspace. If it lists everything, because a session waits for it, it
+// reads up to Listers directories at the same time.
 type walker struct {
 	limit int
-	dir   func(path string) // called before a directory of tracked files is read; may be nil
+	dir   func(path string) // called before a directory of tracked files is read, by several goroutines; may be nil
 	root  string
 	all   *gathering // lists everything alongside; nil for none
 
-	files   map[string]stat
-	dirs    int
-	bounded bool // not everything was listed
+	files   map[string]stat // at most limit; set at the end of the walk
+	tracked atomic.Int64    // number of files, including those beyond the limit
+	dirs    atomic.Int64    // number of directories of tracked files, including those beyond the limit
+	bounded atomic.Bool     // not everything was listed
+	others  errgroup.Group  // reads directories alongside the caller
+}
+
+// tracked is a tracked file, or a directory with tracked files.
+type tracked struct {
+	path  string
+	stat  stat
+	below *directory // nil for a file
 }
 
 // walk lists the tracked files below root, as described in the package documentation.
@@ -60,7 +72,11 @@ func walk(root string, limit int, dir func(path string)) (*walker, error) {
 
 // walkAll is walk that also lists everything else, if all is not nil.
 func walkAll(root string, limit int, dir func(path string), all *gathering) (*walker, error) {
-	w := &walker{limit: limit, dir: dir, root: root, all: all, files: map[string]stat{}}
+	w := &walker{limit: limit, dir: dir, root: root, all: all}
+	w.others.SetLimit(0)
+	if all != nil {
+		w.others.SetLimit(Listers - 1)
+	}
 	if dir != nil {
 		dir(root)
 	}
@@ -68,24 +84,46 @@ func walkAll(root string, limit int, dir func(path string), all *gathering) (*wa
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: root, Err: err}
 	}
-	return w, w.read(fd, "", nil, false, true, 0)
+	var d directory
+	w.read(fd, "", nil, false, true, 0, &d)
+	_ = w.others.Wait() // read reports its errors to all
+	w.files = make(map[string]stat, min(int(w.tracked.Load()), limit))
+	w.add(&d)
+	all.found(&d)
+	return w, nil
+}
+
+// add adds the tracked files of a directory, and of those below it, up to the limit. Which files
+// those are does not depend on the goroutines that have read them.
+func (w *walker) add(d *directory) {
+	for _, t := range d.tracked {
+		switch {
+		case t.below != nil:
+			w.add(t.below)
+		case len(w.files) >= w.limit:
+			w.bounded.Store(true)
+			return
+		default:
+			w.files[t.path] = t.stat
+		}
+	}
 }
 
 // read lists the directory fd, and closes it. It lists an untracked directory only for all.
-func (w *walker) read(fd int, rel string, above ignores, inRepository, tracked bool, depth int) error {
+func (w *walker) read(fd int, rel string, above ignores, inRepository, tracks bool, depth int, into *directory) {
 	f := os.NewFile(uintptr(fd), rel)
 	defer f.Close() // opened only for reading
 	w.all.enter(depth)
 	names, err := f.Readdirnames(-1)
 	if err != nil {
 		w.all.fail(err)
-		return nil // removed meanwhile, or unreadable: treated as empty
+		return // removed meanwhile, or unreadable: treated as empty
 	}
 	slices.Sort(names)
-	if tracked {
+	if tracks {
 		inRepository = inRepository || slices.Contains(names, ".git")
 	}
-	if tracked && inRepository {
+	if tracks && inRepository {
 		above = slices.Clip(above)
 		if slices.Contains(names, ".git") {
 			above = append(above, w.rules(fd, rel, ".git/info/exclude"))
@@ -95,7 +133,7 @@ func (w *walker) read(fd int, rel string, above ignores, inRepository, tracked b
 		}
 	}
 	for _, name := range names {
-		track := tracked && name != ".git" && utf8.ValidString(name)
+		track := tracks && name != ".git" && utf8.ValidString(name)
 		if !track && !w.all.wanted() {
 			continue
 		}
@@ -108,28 +146,27 @@ func (w *walker) read(fd int, rel string, above ignores, inRepository, tracked b
 		if rel != "" {
 			p = rel + "/" + name
 		}
-		w.all.add(fd, name, p, &st)
+		w.all.add(fd, name, p, &st, into)
 		track = track && len(p) <= workspacefile.MaxPath
 		switch st.Mode & unix.S_IFMT {
 		case unix.S_IFREG:
 			if !track || above.ignored(p, false) {
 				continue
 			}
-			if len(w.files) >= w.limit {
-				w.bounded, tracked = true, false
+			if w.tracked.Add(1) > int64(w.limit) && !w.all.wanted() {
+				w.bounded.Store(true)
+				tracks = false
 				continue
 			}
-			w.files[p] = statOf(&st)
+			into.tracked = append(into.tracked, tracked{path: p, stat: statOf(&st)})
 		case unix.S_IFDIR:
 			track = track && name != "node_modules" && p != workspacefile.AttachmentDir && !above.ignored(p, true)
-			if track && (w.dirs >= maxDirs || depth >= maxDepth) {
-				w.bounded, track = true, false
+			if track && (depth >= maxDepth || w.dirs.Add(1) > maxDirs) {
+				w.bounded.Store(true)
+				track = false
 			}
 			if !track && !w.all.wanted() {
 				continue
-			}
-			if track {
-				w.dirs++
 			}
 			if track && w.dir != nil {
 				w.dir(path.Join(w.root, p))
@@ -139,12 +176,17 @@ func (w *walker) read(fd int, rel string, above ignores, inRepository, tracked b
 				w.all.fail(&os.PathError{Op: "open", Path: p, Err: err})
 				continue
 			}
-			if err := w.read(child, p, above, inRepository, track, depth+1); err != nil {
-				return err
+			below := &directory{}
+			into.below = append(into.below, below)
+			if track {
+				into.tracked = append(into.tracked, tracked{below: below})
+			}
+			read := func() error { w.read(child, p, above, inRepository, track, depth+1, below); return nil }
+			if !w.others.TryGo(read) {
+				_ = read() // always nil
 			}
 		}
 	}
-	return nil
 }
 
 // rules reads an ignore file of the directory fd. An unreadable file ignores nothing.

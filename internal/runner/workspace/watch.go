@@ -26,8 +26,7 @@ type Watcher struct {
 	stop chan struct{}
 	once sync.Once
 
-	watches atomic.Int64
-	broken  atomic.Bool
+	broken atomic.Bool
 }
 
 // NewWatcher fails if inotify is not available.
@@ -43,7 +42,7 @@ func NewWatcher() (*Watcher, error) {
 	return w, nil
 }
 
-// Add watches a directory. Repeating it has no effect. If it fails, the watcher is broken, and its
+// Add watches a directory. It may be called concurrently. Repeating it has no effect. If it fails, the watcher is broken, and its
 // owner has to poll.
 func (w *Watcher) Add(dir string) {
 	if w.broken.Load() {
@@ -61,9 +60,6 @@ func (w *Watcher) Add(dir string) {
 	case err == nil:
 		// Descriptors are assigned in ascending order, so the newest is the number of watches so
 		// far.
-		if int64(wd) > w.watches.Load() {
-			w.watches.Store(int64(wd))
-		}
 		if wd > maxWatches {
 			w.broken.Store(true)
 		}
