@@ -282,3 +282,16 @@ func TestSignalsInTurnAreAnsweredAtIntervals(t *testing.T) {
 	require.Less(t, w.reads, 200, "of 300 signals")
 	require.Equal(t, session.PromptCancelled, w.prompt("p1").status, "the abort takes effect all the same")
 }
+
+// TestHibernationReadsPendingWorkBeforeAndAfterItsSave checks that a save does not wait for a second read: the pending work was
+// read when the attendance ended, and is read again once the session is saved.
+func TestHibernationReadsPendingWorkBeforeAndAfterItsSave(t *testing.T) {
+	t.Parallel()
+	reads := func(script string) int {
+		_, c := play(t, script)
+		require.Empty(t, c.stage.world.violations)
+		return c.stage.world.reads
+	}
+	const turn = "create attend=20s\nprompt p1\nwait 10s"
+	require.Equal(t, 2, reads(turn+"\n\nhibernate\nwait 10s")-reads(turn))
+}

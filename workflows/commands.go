@@ -15,6 +15,10 @@ const (
 	// looksForWork is the change since which the workflow reads the pending commands and prompts
 	// after each turn and transition, because submissions during a turn are not signalled.
 	looksForWork = "looks-for-work"
+	// savesBeforeReading is the change since which the workflow does not read the pending work between
+	// the transition to hibernating and the save, but after the save, because a reader waits for it.
+	// It has read the work before the transition, and later commands are signalled.
+	savesBeforeReading = "saves-before-reading"
 	// recordsCancel is the change since which a cancellation in Temporal is stored as a stop.
 	recordsCancel = "records-cancel"
 )
@@ -66,7 +70,14 @@ func (l *life) takeWaiting(found *activities.Waiting) {
 // waiting, its claim also reads the pending work and answers the signal.
 func (l *life) readDue(ctx workflow.Context) bool {
 	idle := l.queue.Len() == 0 || l.state == session.Error // no claim follows that would read the pending work
-	return l.signalled || (l.moved || l.promptSignalled) && idle && l.readsWaiting(ctx)
+	return l.signalled || (l.moved || l.promptSignalled) && idle && l.readsWaiting(ctx) && !l.savesFirst(ctx)
+}
+
+// savesFirst reports whether the pending work is read only once the session is saved. A session that
+// only moves to another sandbox reads it first: its command is now the wake that follows.
+func (l *life) savesFirst(ctx workflow.Context) bool {
+	return l.state == session.Hibernating && !l.promptSignalled && !l.wants.Wake &&
+		workflow.GetVersion(ctx, savesBeforeReading, workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
 
 func (l *life) readsWaiting(ctx workflow.Context) bool {
