@@ -108,6 +108,7 @@ func openCode(t *testing.T, server *modelserver.Server) profiled {
 		"OPENCODE_CONFIG_CONTENT": `{"provider":{"anthropic":{"options":{"baseURL":"` + server.URL() + `/v1","apiKey":"none"}}},` +
 			`"model":"anthropic/claude-sonnet-4-5","permission":{"bash":"ask"},"share":"disabled","autoupdate":false}`,
 		"OPENCODE_MODELS_PATH": models, "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+		"BUN_JSC_useDFGJIT": "0", "BUN_JSC_useConcurrentGC": "0", // its start lasts too short for what they gain
 	})
 	return adapter
 }
