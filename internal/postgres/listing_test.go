@@ -48,15 +48,27 @@ func (s listed) matches(t *testing.T, f listing.Filter) bool {
 		(f.CreatedSince.IsZero() || !s.Created.Before(f.CreatedSince)) && (f.CreatedBefore.IsZero() || s.Created.Before(f.CreatedBefore))
 }
 
-// TestListsMatchFilters compares lists of many sessions, page by page, with a filter in
-// the test, and checks that each statement's plan uses the intended index.
-func TestListsMatchFilters(t *testing.T) {
+// TestListsOfManySessions fills one database for several tests.
+func TestListsOfManySessions(t *testing.T) { //nolint:tparallel // the first counts pages that others would read, the last one changes sessions
 	t.Parallel()
 	const n = 20000
 	url := postgrestest.URL(t)
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	fillMany(t, conn, n)
+	_, err = conn.Exec(t.Context(), "SELECT pg_stat_force_next_flush()") // reset the statistics of the filling
+	require.NoError(t, err)
+	require.NoError(t, conn.Close(t.Context()))
+	t.Run("ReadBoundedNumberOfPages", func(t *testing.T) { testListReadsBoundedNumberOfPages(t, url, n) }) //nolint:paralleltest // see above
+	t.Run("MatchFilters", func(t *testing.T) { testListsMatchFilters(t, url, n) })                         //nolint:paralleltest // see above
+	t.Run("EndDespiteShortPages", func(t *testing.T) { testListEndsDespiteShortPages(t, url) })            //nolint:paralleltest // see above
+}
+
+// testListsMatchFilters compares lists of many sessions, page by page, with a filter in
+// the test, and checks that each statement's plan uses the intended index.
+func testListsMatchFilters(t *testing.T, url string, n int) {
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
 	rows, err := conn.Query(t.Context(), "SELECT id, status, agent, title, metadata, created_at, last_activity_at FROM sessions")
 	require.NoError(t, err)
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[listed])
@@ -122,15 +134,11 @@ func TestListsMatchFilters(t *testing.T) {
 	}
 }
 
-// TestListEndsDespiteShortPages: if no index finds the few matches among very many sessions,
+// testListEndsDespiteShortPages: if no index finds the few matches among very many sessions,
 // pages are short.
-func TestListEndsDespiteShortPages(t *testing.T) {
-	t.Parallel()
-	const n = 20000
-	url := postgrestest.URL(t)
+func testListEndsDespiteShortPages(t *testing.T, url string) {
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
-	fillMany(t, conn, n)
 	_, err = conn.Exec(t.Context(), "UPDATE sessions SET title = 'zq' WHERE id IN ('ses_' || md5('100'), 'ses_' || md5('19000'))")
 	require.NoError(t, err)
 	require.NoError(t, conn.Close(t.Context()))
@@ -315,18 +323,12 @@ func TestListsOfSessionsOfEarlierRelease(t *testing.T) {
 	check()
 }
 
-// TestListReadsBoundedNumberOfPages counts the pages of tables and indexes that lists read, with
+// testListReadsBoundedNumberOfPages counts the pages of tables and indexes that lists read, with
 // custom plans and with generic plans, which Postgres may choose after some executions.
-func TestListReadsBoundedNumberOfPages(t *testing.T) {
-	t.Parallel()
-	const n = 20000
-	url := postgrestest.URL(t)
+func testListReadsBoundedNumberOfPages(t *testing.T, url string, n int) {
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	defer conn.Close(context.WithoutCancel(t.Context()))
-	fillMany(t, conn, n)
-	_, err = conn.Exec(t.Context(), "SELECT pg_stat_force_next_flush()") // reset the statistics of the filling
-	require.NoError(t, err)
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 		db, err := postgres.Open(t.Context(), url+"&plan_cache_mode="+mode, postgres.Options{
 			MaxConns: 1, CallTimeout: waitLimit, StatementTimeout: waitLimit,
