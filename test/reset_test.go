@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -48,6 +49,9 @@ func TestResetWorkflowKeepsSession(t *testing.T) {
 	open, err := temporal.DescribeWorkflowExecution(t.Context(), id, "")
 	require.NoError(t, err)
 	run := open.GetWorkflowExecutionInfo().GetExecution().GetRunId()
+	printed, err := exec.Command(program(t, "overwinter"), "version").Output()
+	require.NoError(t, err)
+	version := strings.Fields(string(printed))[1]
 	var tasks []int64
 	events := temporal.GetWorkflowHistory(t.Context(), id, run, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for events.HasNext() {
@@ -55,6 +59,8 @@ func TestResetWorkflowKeepsSession(t *testing.T) {
 		require.NoError(t, err)
 		if event.GetEventType() == enums.EVENT_TYPE_WORKFLOW_TASK_COMPLETED {
 			tasks = append(tasks, event.GetEventId())
+			stamp := event.GetWorkflowTaskCompletedEventAttributes().GetWorkerVersion().GetBuildId() //nolint:staticcheck // its replacement is set for versioned workers only
+			require.Equal(t, version, stamp, "Temporal's reset points have the version of the worker")
 		}
 	}
 	require.Greater(t, len(tasks), 2, "the first task, one between and the last")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sethvargo/go-retry"
 	"go.temporal.io/sdk/client"
+	sdkworker "go.temporal.io/sdk/worker"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/overwinter-dev/overwinter/activities"
@@ -271,6 +272,8 @@ func (c *workerCmd) run(
 		NoTools: !c.AgentTools,
 		Metrics: measured, Logger: logger,
 	})
+	// Without it, the SDK reads the whole program to identify it by a checksum, which takes a tenth of a second.
+	sdkworker.SetBinaryChecksum(buildVersion())
 	w := worker.New(worker.Config{
 		Temporal: temporal, Namespace: c.TemporalNamespace, Control: control, Turns: turns, Deployment: c.deployment(),
 		Relay: worker.Relay{Rows: db, Signaler: signaler, Metrics: measured}, Installation: installation, Legacy: db,
