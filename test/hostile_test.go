@@ -25,7 +25,7 @@ import (
 // its client was promised, and the others are not affected.
 func TestHostileSessions(t *testing.T) {
 	t.Parallel()
-	r := startWholeRig(t, 1)
+	r := startRigWith(t, startTemporal(t), []string{defaultCollector}, 1)
 	for _, c := range []struct { //nolint:paralleltest // see above
 		name string
 		try  func(*testing.T)

@@ -42,7 +42,7 @@ const (
 // slow agent arrive as quickly as before.
 func TestOverloadHeals(t *testing.T) {
 	t.Parallel()
-	s := startWholeStack(t)
+	s := launch(t, []string{defaultCollector}, stackDir(t))
 	slow := newSpeaker(t, s)
 	s.prompt(t, slow.id, "slow", "slow 100ms: "+strings.TrimSpace(strings.Repeat("word ", 50_000)))
 	flooding := make([]*speaker, *overloadSessions)

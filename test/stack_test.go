@@ -70,6 +70,10 @@ func startWholeStack(t *testing.T, extra ...string) *stack {
 	return launch(t, nil, stackDir(t), extra...)
 }
 
+// Garbage collection takes a sixth of the processor time of a system with little work. Tests that
+// bound memory use the default.
+const lazyCollector, defaultCollector = "GOGC=400", "GOGC=100"
+
 // launch starts a system in a data directory. Without flags that say otherwise, it runs its own
 // Postgres and Temporal.
 func launch(t *testing.T, env []string, dir string, extra ...string) *stack {
@@ -78,6 +82,7 @@ func launch(t *testing.T, env []string, dir string, extra ...string) *stack {
 	env = append([]string{
 		"OVERWINTER_DRAIN_TIMEOUT=0s",   // an ending test does not wait for turns
 		"OVERWINTER_RECONCILE_EVERY=5s", // many tests wait for the reconciler
+		lazyCollector,
 	}, env...)
 	s := &stack{dir: dir, env: env, api: fmt.Sprintf("127.0.0.1:%d", apiPort), engine: fmt.Sprintf("127.0.0.1:%d", temporalPort), ui: uiPort}
 	s.args = append([]string{

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -61,6 +62,7 @@ func startSharedTemporal(port int) (address string, alive io.Closer, err error) 
 		return "", nil, err
 	}
 	cmd := exec.Command(path, "serve", "--port", strconv.Itoa(port), "--headless", "--log-level", "error", "--exit-with-stdin")
+	cmd.Env = append(os.Environ(), lazyCollector)
 	if alive, err = cmd.StdinPipe(); err != nil {
 		return "", nil, err
 	}
@@ -110,7 +112,7 @@ func startTemporal(t *testing.T) *temporalServer {
 		cmd := exec.Command(path, "serve", "--ip", "127.0.0.1",
 			"--port", strconv.Itoa(port), "--ui-port", strconv.Itoa(uiPort),
 			"--db-file", filepath.Join(dir, "temporal.db"), "--namespace", "default", "--log-level", "warn")
-		cmd.Stdout, cmd.Stderr = out, out
+		cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), lazyCollector), out, out
 		return cmd
 	})
 	s.connect(t)
