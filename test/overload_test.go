@@ -21,7 +21,7 @@ import (
 
 // The short form of the overload is part of every run of the tests; make overload runs a longer one.
 var (
-	overloadTime     = flag.Duration("overload", 8*time.Second, "how long TestOverloadHeals overloads the system")
+	overloadTime     = flag.Duration("overload", 4*time.Second, "how long TestOverloadHeals overloads the system")
 	overloadSessions = flag.Int("overload-sessions", 8, "how many sessions it has speak without a pause")
 )
 
