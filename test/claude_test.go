@@ -11,24 +11,30 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
 )
 
-// TestClaudeCodeRemembersAfterHibernation runs the real program, installed into an
-// image from its pinned package, against a model server: text, a tool that writes
-// a file, hibernation, a wake, and a second prompt whose request to the model holds
-// the first.
-func TestClaudeCodeRemembersAfterHibernation(t *testing.T) {
+// TestClaudeCode runs the real program, installed into an image from its pinned package, against a
+// model server, in one system for all of its tests.
+func TestClaudeCode(t *testing.T) { //nolint:tparallel // one test after the other: one kills the worker of all
 	t.Parallel()
 	models := modelserver.New(map[string][]modelserver.Step{
 		"file":   {{Text: "I write it.", Calls: []modelserver.Call{modelserver.Bash("echo from claude > made.txt && cat made.txt")}}, {Text: "Written."}},
 		"again":  {{Calls: []modelserver.Call{modelserver.Bash("cat made.txt")}}, {Text: "It is there.", Recall: true}},
 		"slow":   {{Text: strings.Repeat("zebra ", 400), Pause: 50 * time.Millisecond}},
 		"failed": {{Status: http.StatusBadRequest}},
+		"touch":  {{Text: "May I?", Calls: []modelserver.Call{modelserver.Bash("touch permitted && echo touched")}}, {Text: "So be it."}},
+		"colour": {{Calls: []modelserver.Call{modelserver.Ask("Which colour?", "Red", "Blue")}}, {Text: "Thank you."}},
 	})
 	t.Cleanup(models.Close)
 	s := startStack(t)
 	for name, value := range map[string]string{"ANTHROPIC_API_KEY": "sk-planted-key", "ANTHROPIC_BASE_URL": models.URL()} {
 		s.must(t, http.StatusCreated, "PUT", "/api/secrets/"+name, object{"value": value})
 	}
+	t.Run("remembers after hibernation", func(t *testing.T) { s.claudeRemembers(t, models) }) //nolint:paralleltest // see above
+	t.Run("asks people", s.claudeAsksPeople)                                                  //nolint:paralleltest // see above
+}
 
+// claudeRemembers tests text, a tool that writes a file, hibernation, a wake, and a second prompt
+// whose request to the model holds the first.
+func (s *stack) claudeRemembers(t *testing.T, models *modelserver.Server) {
 	id := s.create(t, object{"agent": "claude-sdk", "prompt": object{"id": "first", "content": "Please remember the word narwhal. {{file}}"}})
 	stream := s.follow(t, id)
 	first := s.waitPrompt(t, id, "first", 4*time.Minute) // the image is built once

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
 )
 
 // asked waits for the one open question of a session.
@@ -41,20 +39,10 @@ func (s *stack) answer(t *testing.T, sessionID string, question, body object) {
 	require.Equal(t, "question_answered", refused["code"], "the second answer")
 }
 
-// TestClaudeCodeAsksPeople tests questions of the real program: a permission that is granted and
+// claudeAsksPeople tests questions of the real program: a permission that is granted and
 // one that is refused, a question in words that survives its worker, one without an answer, and a
 // turn that is aborted while it waits.
-func TestClaudeCodeAsksPeople(t *testing.T) {
-	t.Parallel()
-	models := modelserver.New(map[string][]modelserver.Step{
-		"touch":  {{Text: "May I?", Calls: []modelserver.Call{modelserver.Bash("touch permitted && echo touched")}}, {Text: "So be it."}},
-		"colour": {{Calls: []modelserver.Call{modelserver.Ask("Which colour?", "Red", "Blue")}}, {Text: "Thank you."}},
-	})
-	t.Cleanup(models.Close)
-	s := startStack(t)
-	for name, value := range map[string]string{"ANTHROPIC_API_KEY": "sk-planted-key", "ANTHROPIC_BASE_URL": models.URL()} {
-		s.must(t, http.StatusCreated, "PUT", "/api/secrets/"+name, object{"value": value})
-	}
+func (s *stack) claudeAsksPeople(t *testing.T) {
 	id := s.create(t, object{
 		"agent": "claude-sdk", "options": object{"permissions": "ask", "questionTimeout": "2m"},
 		"prompt": object{"id": "rejected", "content": "{{touch}} it"},
