@@ -34,10 +34,12 @@ func TestSandboxHasNoMoreTimeThanItsCPUsWithoutControlGroups(t *testing.T) {
 			b.run(bx, `for i in 1 2 3; do (while :; do :; done) & done; while :; do perl -e '$i++ while $i < 100000'; done`)
 			var account cpuAccount
 			var used time.Duration
-			pauses, paused := 0, false
+			pauses, paused, counts := 0, false, 0
 			require.Eventually(t, func() bool {
-				processes, family := bx.family(t)
-				used += account.used(bx.PID(), family, processes)
+				if counts++; counts%5 == 0 { // reading all processes of the machine takes longer than the rest
+					processes, family := bx.family(t)
+					used += account.used(bx.PID(), family, processes)
+				}
 				b.rt.watchdog.mu.Lock()
 				defer b.rt.watchdog.mu.Unlock()
 				if now := b.rt.watchdog.boxes[bx].cpu.paused.Load(); now != paused {
