@@ -53,6 +53,11 @@ func (c *copier) watch(f *os.File, rel string, st *unix.Stat_t) {
 	if time.Since(changed) < settled {
 		return
 	}
+	// A tmpfs does not change the times of a file when a page is stored to.
+	var where unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &where); err != nil || where.Type == unix.TMPFS_MAGIC {
+		return // as below
+	}
 	const flags = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE
 	if err := unix.SyncFileRange(int(f.Fd()), 0, 0, flags); err != nil {
 		return // the next snapshot copies it again

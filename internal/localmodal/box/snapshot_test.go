@@ -16,7 +16,7 @@ import (
 
 func TestUnchangedFilesAreSharedBetweenSnapshots(t *testing.T) {
 	t.Parallel()
-	onEach(t, ways, func(t *testing.T, b *bundle) {
+	onDisk(t, ways, func(t *testing.T, b *bundle) {
 		bx := b.start()
 		b.sh(bx, "cd /root && echo same > same && echo old > written && echo mode > mode && echo gone > gone && ln same twin")
 		b.settle(bx, "root/same", "root/written", "root/mode", "root/gone")
@@ -71,7 +71,7 @@ func TestRecentlyChangedFilesAreCopied(t *testing.T) {
 
 func TestWritesThroughMappingAreSnapshotted(t *testing.T) {
 	t.Parallel()
-	onDisk(t, ways, func(t *testing.T, b *bundle) {
+	test := func(t *testing.T, b *bundle) {
 		bx := b.start()
 		b.sh(bx, "head -c 4096 /dev/zero > /root/mapped")
 		p := b.exec(bx, wire.ExecSpec{Args: []string{"/proc/self/exe"}, Env: []string{mapperFile + "=/root/mapped"}})
@@ -93,6 +93,11 @@ func TestWritesThroughMappingAreSnapshotted(t *testing.T) {
 				require.Equal(t, text, string(got[:3]))
 			}
 		}
+	}
+	onDisk(t, ways, test)
+	t.Run("in memory", func(t *testing.T) {
+		t.Parallel()
+		onEach(t, ways, test)
 	})
 }
 
