@@ -52,7 +52,8 @@ type AppenderOptions struct {
 	// 64 appends, 16 MiB; a single append may have more.
 	MaxQueued      int
 	MaxQueuedBytes int
-	// MaxCommits bounds the concurrent commits. A second one begins only while the first is slow.
+	// MaxCommits bounds the concurrent commits. A second one begins only if it is large, or while the
+	// first is slow.
 	// Default 4.
 	MaxCommits int
 	// MaxLockWaits bounds the additional commits that wait for a session that another transaction

@@ -210,6 +210,42 @@ func TestLargeCommitsFollowOneAnother(t *testing.T) {
 	})
 }
 
+// TestLargeCommitRunsAlongsideAnother has sessions append while a commit is in progress: few events wait
+// for its end, many do not, and a third commit waits for one of the two.
+func TestLargeCommitRunsAlongsideAnother(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		release := sync.OnceFunc(func() { close(end) })
+		defer release()
+		s := &scriptedStore{answer: func(_ int, b []eventlog.Append) ([]error, error) {
+			<-end
+			return make([]error, len(b)), nil
+		}}
+		a := startAppender(t, s, eventlog.AppenderOptions{})
+		var all sync.WaitGroup
+		sessions := 0
+		appends := func(events int) {
+			sessions++
+			one := add("ses_" + strconv.Itoa(sessions))
+			one.Events = make([]eventlog.Draft, events)
+			all.Go(func() { require.NoError(t, a.Append(t.Context(), one)) })
+			synctest.Wait()
+		}
+		appends(1)
+		appends(200)
+		require.Equal(t, []int{1}, s.sizes())
+		appends(56)
+		require.Equal(t, []int{1, 2}, s.sizes())
+		appends(1000)
+		require.Equal(t, []int{1, 2}, s.sizes())
+		release()
+		all.Wait()
+		require.Equal(t, []int{1, 2, 1}, s.sizes())
+		a.Stop(t.Context())
+	})
+}
+
 func TestOnlyFencedAppendFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -37,7 +37,7 @@
 //     take turns, a few at a time, page by page.
 //   - Each process has its own tails. Processes only share Postgres.
 //   - A single append is committed immediately. Batches form while a commit is in progress; a
-//     second commit begins only if the first is slow. After a commit that several appends shared
+//     second commit begins only if the first is slow, or once hundreds of events wait. After a commit that several appends shared
 //     there is a pause that lasts as long as the commit, or a millisecond for each append, at most
 //     12 ms. Before and after a commit of hundreds of events the pause is short.
 //   - No session waits for the lock of another one: a commit skips sessions that other transactions

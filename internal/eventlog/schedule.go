@@ -220,14 +220,17 @@ func (s *schedule) lockWait(now time.Time) *batch {
 }
 
 // mayBegin returns how long the next commit must wait. Commits run one after the other: the longer
-// one takes, the more appends share the next. Only a slow commit is not waited for. After a commit
-// that several appends shared there is a pause, which grows with their number, because commits
-// dominate the cost of many small appends. Before and after a large commit the pause is short: the
-// events dominate its cost, and only the callers that have just got a result need time to append
-// again.
+// one takes, the more appends share the next. Only a slow commit is not waited for, and a large one
+// runs alongside another: its events dominate its cost, and Postgres writes one while the worker
+// prepares the other. After a commit that several appends shared there is a pause, which grows with
+// their number, because commits dominate the cost of many small appends. Before and after a large
+// commit the pause is short: only the callers that have just got a result need time to append again.
 func (s *schedule) mayBegin(now time.Time, stopping bool) time.Duration {
 	if len(s.running) >= s.options.MaxCommits {
 		return never
+	}
+	if len(s.running) == 1 && s.events >= largeCommit {
+		return 0
 	}
 	for _, b := range s.running {
 		if slow := b.begun.Add(slowCommit).Sub(now); slow > 0 {
