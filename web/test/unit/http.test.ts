@@ -66,11 +66,15 @@ test("a request that never settles fails after the timeout, and is sent again if
 });
 
 test("the signal of a call ends its body", { timeout: 10_000 }, async () => {
-  const { client } = clientOf([(_, signal) => new Response(new ReadableStream({ start: (c) => signal?.addEventListener("abort", () => c.error(signal.reason)) }))]);
-  const stop = new AbortController();
-  const file = await client.session("ses_1").attachment("att_1", { signal: stop.signal });
-  stop.abort(new Error("enough"));
-  await assert.rejects(file.text(), /enough/);
+  const open = (signal: AbortSignal | undefined) => new Response(new ReadableStream({ start: (c) => signal?.addEventListener("abort", () => c.error(signal.reason)) }));
+  const ofAnotherClass = (r: Response) => ({ ok: r.ok, status: r.status, headers: r.headers, text: () => r.text() }) as Response;
+  for (const answer of [(_, signal) => open(signal), (_, signal) => ofAnotherClass(open(signal))] satisfies Answer[]) {
+    const { client } = clientOf([answer]);
+    const stop = new AbortController();
+    const file = await client.session("ses_1").attachment("att_1", { signal: stop.signal });
+    stop.abort(new Error("enough"));
+    await assert.rejects(file.text(), /enough/);
+  }
 });
 
 test("the server says how long to wait", async () => {

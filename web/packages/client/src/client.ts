@@ -33,7 +33,7 @@ export class Client {
     const session: Session =
       files.length === 0
         ? await this.#http.request("post", "/api/sessions", { ...request, body })
-        : ((await (await this.#http.send("post", "/api/sessions", { ...request, body: formOf("session", body, files) })).json()) as Session);
+        : ((await this.#http.json("post", "/api/sessions", { ...request, body: formOf("session", body, files) })) as Session);
     return { session, handle: this.session(session.id) };
   }
 
@@ -119,8 +119,7 @@ export class SessionHandle {
     const given = typeof prompt === "string" ? { content: prompt } : prompt;
     const body = { ...given, id: given.id ?? newId("prompt") };
     if (files.length === 0) return this.#http.request("post", "/api/sessions/{id}/prompts", { retry: true, ...request, path: { id: this.id }, body });
-    const response = await this.#http.send("post", "/api/sessions/{id}/prompts", { retry: true, ...request, path: { id: this.id }, body: formOf("prompt", body, files) });
-    return (await response.json()) as PromptAccepted;
+    return (await this.#http.json("post", "/api/sessions/{id}/prompts", { retry: true, ...request, path: { id: this.id }, body: formOf("prompt", body, files) })) as PromptAccepted;
   }
 
   /** Returns a response with the bytes of a prompt's attachment or of an image in a tool result. */

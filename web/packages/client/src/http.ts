@@ -82,8 +82,8 @@ interface Loose extends RequestOptions {
   body?: unknown;
 }
 
-/** Reads a response, or returns it unread. */
-type Read<T> = (response: Response) => T | Promise<T>;
+/** Reads the body of a response. */
+type Read<T> = (response: Response) => Promise<T>;
 
 /** The requests of a client: typed by the OpenAPI document, with errors as OverwinterError. */
 export class Http {
@@ -96,19 +96,25 @@ export class Http {
 
   /** Calls the API and returns the JSON of the success response. */
   async request<M extends Method, P extends PathOf<M>>(method: M, path: P, input: Input<OperationOf<P, M>>): Promise<Result<OperationOf<P, M>>> {
-    const text = await this.#attempts(method, path, input as Loose, (response) => response.text());
-    return (text === "" ? undefined : JSON.parse(text)) as Result<OperationOf<P, M>>;
+    return (await this.json(method, path, input as Loose)) as Result<OperationOf<P, M>>;
+  }
+
+  /** Sends a request and returns the JSON of the success response; undefined if it is empty. */
+  async json(method: Method, path: string, input: Loose): Promise<unknown> {
+    const text = await this.#attempts(method, path, input, (response) => response.text());
+    return text === "" ? undefined : JSON.parse(text);
   }
 
   /**
-   * Sends a request, with the retries that its options allow. Throws if the response is not a success.
+   * Sends a request, with the retries that its options allow, and returns the response unread. Throws if the
+   * response is not a success.
    */
   send(method: Method, path: string, input: Loose = {}): Promise<Response> {
-    return this.#attempts(method, path, input, (response) => response);
+    return this.#attempts(method, path, input, undefined);
   }
 
-  /** Sends a request and reads its response, with the retries that its options allow. */
-  async #attempts<T>(method: Method, path: string, input: Loose, read: Read<T>): Promise<T> {
+  /** Sends a request, with the retries that its options allow. Without `read` it returns the response unread. */
+  async #attempts<T = Response>(method: Method, path: string, input: Loose, read: Read<T> | undefined): Promise<T> {
     const repeat = input.retry ?? method === "get";
     const backoff = new Backoff(200, 5_000);
     for (let left = repeat ? (this.#options.attempts ?? 4) : 1; ; ) {
@@ -126,9 +132,9 @@ export class Http {
 
   /**
    * One attempt. Its time is limited because a `fetch` may never settle if its connection is reset. The signal
-   * of the input also ends the body of a response that `read` does not read.
+   * of the input also ends the body of a response that is returned unread.
    */
-  async #attempt<T>(method: Method, path: string, input: Loose, read: Read<T>): Promise<T> {
+  async #attempt<T>(method: Method, path: string, input: Loose, read: Read<T> | undefined): Promise<T> {
     input.signal?.throwIfAborted();
     const abort = new AbortController();
     const leave = () => abort.abort(input.signal?.reason);
@@ -137,8 +143,9 @@ export class Http {
     const ended = new Promise<never>((_, reject) => abort.signal.addEventListener("abort", () => reject(abort.signal.reason as Error), { once: true }));
     let unread = false;
     try {
-      const result = await watchdog.during(Promise.race([this.#once(method, path, { ...input, signal: abort.signal }).then(read), ended]));
-      unread = result instanceof Response;
+      const response = this.#once(method, path, { ...input, signal: abort.signal });
+      const result = await watchdog.during(Promise.race([read ? response.then(read) : (response as Promise<T>), ended]));
+      unread = !read;
       return result;
     } finally {
       if (!unread) input.signal?.removeEventListener("abort", leave);

@@ -66,8 +66,7 @@ async function opened(http: Http, sessionId: string, position: { seq: number | u
 /** Throws the server's error if the server refuses to stream from a position. */
 async function explain(http: Http, sessionId: string, position: { seq: number | undefined }, signal: AbortSignal): Promise<void> {
   const query = { after: position.seq ?? "latest", limit: 1, ...(await http.tokenQuery(sessionId, signal)) };
-  const response = await http.send("get", "/api/sessions/{id}/events", { path: { id: sessionId }, query, headers: { Accept: "application/json" }, signal, retry: false });
-  await response.text();
+  await http.json("get", "/api/sessions/{id}/events", { path: { id: sessionId }, query, headers: { Accept: "application/json" }, signal, retry: false });
 }
 
 /** Parses the item of a message; undefined for connection messages and responses to requests. */
