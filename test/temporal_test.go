@@ -81,6 +81,7 @@ func startSharedTemporal(port int) (address string, alive io.Closer, err error) 
 	}
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		if lines.Text() == "ready" {
+			go func() { _, _ = io.Copy(io.Discard, out) }() // a full pipe would block the server
 			return fmt.Sprintf("127.0.0.1:%d", port), alive, nil
 		}
 	}
