@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/serviceerror"
@@ -72,6 +74,47 @@ func TestAcknowledgedSignalsOutliveKill(t *testing.T) {
 			require.Equal(t, -1, got[len(got)-1])
 		})
 	}
+}
+
+// TestDeletedDataLeavesFiles deletes the only workflow of an idle server, which writes too little to
+// overwrite its WAL, and expects that no file contains the workflow's signal.
+func TestDeletedDataLeavesFiles(t *testing.T) {
+	t.Parallel()
+	const planted = "a-planted-quetzal"
+	b := setup(t)
+	b.start(t)
+	c := b.client(t, "default")
+	run := startCounter(t, c, "deleted")
+	found := func() (in []string) {
+		for _, suffix := range []string{"", "-wal"} {
+			data, err := os.ReadFile(b.dbFile + suffix)
+			require.NoError(t, err)
+			if bytes.Contains(data, []byte(planted)) {
+				in = append(in, suffix)
+			}
+		}
+		return in
+	}
+	eventually(t, func(ctx context.Context) error { // a checkpoint may come before the second file is read
+		if err := c.SignalWorkflow(ctx, run.GetID(), "", "ignored", planted); err != nil {
+			return err
+		}
+		if len(found()) == 0 {
+			return errors.New("the signal is in no file")
+		}
+		return nil
+	})
+	require.NoError(t, c.TerminateWorkflow(t.Context(), run.GetID(), "", "test"))
+	_, err := c.WorkflowService().DeleteWorkflowExecution(t.Context(), &workflowservice.DeleteWorkflowExecutionRequest{
+		Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: run.GetID(), RunId: run.GetRunID()},
+	})
+	require.NoError(t, err)
+	eventually(t, func(context.Context) error {
+		if in := found(); len(in) > 0 {
+			return fmt.Errorf("the signal is in the files with the suffixes %q", in)
+		}
+		return nil
+	})
 }
 
 // TestKillDuringFirstStartLeavesNoHalfDatabase kills a server at moments between the creation of

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"go.temporal.io/api/serviceerror"
@@ -219,6 +221,39 @@ func createNamespace(ctx context.Context, namespaces persistence.MetadataManager
 		return fmt.Errorf("create namespace %s: %w", c.Namespace, err)
 	}
 	return nil
+}
+
+// checkpointEvery is how long deleted data may remain in the WAL.
+const checkpointEvery = 10 * time.Second
+
+// checkpoints makes a checkpoint at intervals until stop is called, which waits for the last one.
+// SQLite makes its own after every thousand pages, but keeps the WAL's size: what an idle server
+// has deleted, or what is beyond the pages that it writes, would remain there.
+func (d *database) checkpoints(ctx context.Context, logger *slog.Logger) (stop func()) {
+	if d.lock == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(checkpointEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
+			if err := d.checkpoint(); err != nil {
+				logger.WarnContext(ctx, "deleted data may remain in the WAL until the next checkpoint", slog.Any("error", err))
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
 }
 
 // close folds the WAL back into the file, so that the file alone can be copied, and releases the

@@ -28,6 +28,9 @@
 // first; with [SyncNormal] the commits since the last checkpoint of the WAL may be missing, the
 // file is consistent, and workflows are in a slightly earlier state.
 //
+// Deleted data is overwritten in the file, and leaves the WAL within ten seconds, at the next
+// checkpoint.
+//
 // # When things fail
 //
 //	what                                  what happens
@@ -35,5 +38,6 @@
 //	the file is locked, foreign or broken Start returns an error naming the file; it is not touched
 //	a service cannot start or dies        Temporal logs a fatal line and ends the process with 1
 //	kill -9, or a panic                   acknowledged work is in FILE and FILE-wal; start again
+//	a checkpoint fails                    a warning; deleted data stays in the WAL until the next one
 //	the disk is full                      requests fail until there is room; nothing acknowledged is lost
 package temporald

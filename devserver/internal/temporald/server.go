@@ -26,6 +26,8 @@ type Server struct {
 	database *database // nil while it was not opened
 	temporal temporal.Server
 	ui       *webUI // nil without UI
+
+	stopCheckpoints func() // and waits for the last one; nil while there are none
 }
 
 // Start opens the database, starts the services and the UI, and returns when they respond. Its
@@ -75,6 +77,7 @@ func Start(ctx context.Context, c Config, logger log.Logger) (_ *Server, err err
 	if s.database, err = openDatabase(ctx, c); err != nil {
 		return nil, err
 	}
+	s.stopCheckpoints = s.database.checkpoints(context.WithoutCancel(ctx), log.NewSlogLogger(logger))
 
 	free, err := freePorts(ctx, c.loopback(), 3)
 	if err != nil {
@@ -156,6 +159,9 @@ func (s *Server) Stop(ctx context.Context) error {
 		case <-ctx.Done():
 			return errors.Join(append(errs, fmt.Errorf("stop the Temporal server: %w", context.Cause(ctx)))...)
 		}
+	}
+	if s.stopCheckpoints != nil {
+		s.stopCheckpoints()
 	}
 	if s.database != nil {
 		errs = append(errs, s.database.close())
