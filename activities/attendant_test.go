@@ -152,7 +152,7 @@ func TestAttendantLeaves(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*activities.Config)
 		attend activities.Attend
-		then   func(t *testing.T, b *harness, s activities.SandboxReady)
+		then   func(t *testing.T, b *harness, turn *pending[activities.TurnResult])
 		waits  func(t *testing.T, w activities.Waiting)
 	}{
 		"its time is up":                           {attend: activities.Attend{For: 50 * time.Millisecond, MaxPrompts: 10}},
@@ -162,16 +162,23 @@ func TestAttendantLeaves(t *testing.T) {
 		"the worker has room for one":              {change: func(c *activities.Config) { c.MaxTurns = 1 }},
 		"the worker does not attend":               {change: func(c *activities.Config) { c.Attend = 0 }},
 		"the worker gets no notifications":         {change: func(c *activities.Config) { c.Changes = nil }},
-		"a command is submitted": {then: func(t *testing.T, b *harness, _ activities.SandboxReady) {
+		"a command is submitted": {then: func(t *testing.T, b *harness, _ *pending[activities.TurnResult]) {
 			_, err := b.db.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandHibernate})
 			require.NoError(t, err)
 		}, waits: func(t *testing.T, w activities.Waiting) {
 			require.Len(t, w.Commands, 1)
 			require.Equal(t, session.CommandHibernate, w.Commands[0].Kind)
 		}},
-		"another session needs its place": {change: func(c *activities.Config) { c.MaxTurns = 2 }, then: func(t *testing.T, b *harness, _ activities.SandboxReady) {
-			_, err := b.turn(activities.TurnRequest{SessionID: b.id, RunID: session.NewID(session.RunPrefix)})
-			require.Error(t, err, "there is no such run, but it takes a place all the same")
+		"another session needs its place": {change: func(c *activities.Config) { c.MaxTurns = 2 }, then: func(t *testing.T, b *harness, turn *pending[activities.TurnResult]) {
+			for left := false; !left; { // the first turns may have left before the attendant begins to wait
+				_, err := b.turn(activities.TurnRequest{SessionID: b.id, RunID: session.NewID(session.RunPrefix)})
+				require.Error(t, err, "there is no such run, but it takes a place all the same")
+				select {
+				case <-turn.done:
+					left = true
+				default:
+				}
+			}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -193,7 +200,7 @@ func TestAttendantLeaves(t *testing.T) {
 			turn := b.begin(t, in)
 			<-attends
 			if c.then != nil {
-				c.then(t, b, ready)
+				c.then(t, b, turn)
 			}
 			result, err := turn.wait(t)
 			require.NoError(t, err)
