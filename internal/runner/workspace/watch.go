@@ -42,8 +42,8 @@ func NewWatcher() (*Watcher, error) {
 	return w, nil
 }
 
-// Add watches a directory. It may be called concurrently. Repeating it has no effect. If it fails, the watcher is broken, and its
-// owner has to poll.
+// Add watches a directory. It may be called concurrently. Repeating it has no effect. If it fails, the
+// watcher is broken, and its owner has to poll.
 func (w *Watcher) Add(dir string) {
 	if w.broken.Load() {
 		return
