@@ -40,11 +40,12 @@ DEVTOOL  = go tool -modfile=../tools/tools.mod
 # Without cgo, sqlc uses a precompiled parser; with cgo, building it takes an hour.
 SQLC     = CGO_ENABLED=0 $(TOOL) sqlc
 LINT     = golangci-lint
-# Some tests wait for a timeout or a process, and some use all processors. More parallel tests would not shorten the run, and each would take longer.
+# Some tests wait for a timeout or a process, and some use all processors: one more package, and one more test of each,
+# than processors keep them busy.
 # Without debugging information, linking the test programs takes two thirds of the time.
 CPUS    := $(shell getconf _NPROCESSORS_ONLN)
 # check-vet vets all packages before the tests run.
-TESTARGS ?= -timeout 75m -vet=off -ldflags=-w -p $(CPUS) -parallel $(shell expr $(CPUS) + 1)
+TESTARGS ?= -timeout 75m -vet=off -ldflags=-w -p $(shell expr $(CPUS) + 1) -parallel $(shell expr $(CPUS) + 1)
 
 .PHONY: web generate-web dev build release test conformance conformance-sandbox test-modal-sdk vulncheck check-alerts pin-images agents bench bench-million bench-sleepers chaos followers upgrade overload forks real-agents check setup programs fmt generate clean \
 	picture check-format check-vet check-lint check-workflows check-generated check-language check-vulnerabilities
