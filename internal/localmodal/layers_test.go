@@ -2,8 +2,10 @@ package localmodal_test
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -133,10 +135,21 @@ func TestFullDiskFailsSnapshotsAndLeavesNothing(t *testing.T) {
 	dir := memorytest.Dir(t)
 	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=48m"))
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
-	b := connect(t, localmodaltest.Start(t, options(t, dir)))
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, log.Close()) })
+	o := options(t, dir)
+	o.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	b := connect(t, localmodaltest.Start(t, o))
 	exit := map[string]any{"enable_exit_snapshot": true}
 	sb := b.create(&modal.SandboxCreateParams{ExperimentalOptions: exit})
-	b.sh(sb, "dd if=/dev/urandom of=/root/big bs=1M count=20 2>/dev/null; echo kept > /root/f")
+	b.sh(sb, "echo kept > /root/f; dd if=/dev/urandom of=/root/big bs=1M count=20 2>/dev/null")
+	// A sandbox whose files have not been counted yet would be ended for them when the disk is full.
+	counted := regexp.MustCompile(`counted the files of a sandbox" sandbox_id=` + sb.SandboxID + ` bytes=2[0-9]{7} `)
+	require.Eventually(t, func() bool {
+		lines, err := os.ReadFile(log.Name())
+		return err == nil && counted.Match(lines)
+	}, waitLimit, 10*time.Millisecond)
 	filler := filepath.Join(dir, "filler")
 	require.NoError(t, os.WriteFile(filler, make([]byte, 16<<20), 0o600))
 
@@ -145,7 +158,7 @@ func TestFullDiskFailsSnapshotsAndLeavesNothing(t *testing.T) {
 		require.ErrorContains(t, err, "is full")
 		require.Equal(t, codes.ResourceExhausted, status.Code(err), "%v", err)
 	}
-	_, err := sb.SnapshotFilesystem(b.ctx, nil)
+	_, err = sb.SnapshotFilesystem(b.ctx, nil)
 	full(err)
 	require.Empty(t, entries(t, dir, "layers"), "no part of a layer is left")
 	require.Empty(t, entries(t, dir, "building"))
@@ -171,6 +184,7 @@ func TestFullDiskFailsSnapshotsAndLeavesNothing(t *testing.T) {
 	// A sandbox that ends while the disk is full keeps its exit image.
 	require.NoError(t, b.client.Images.Delete(b.ctx, im.ImageID, nil))
 	b.sh(sb, "echo last > /root/f")
+	require.Eventually(t, func() bool { return len(entries(t, dir, "trash")) == 0 }, waitLimit, 10*time.Millisecond) // its space is free
 	fill(t, filler)
 	b.terminate(sb)
 	pending := time.Second

@@ -231,6 +231,8 @@ func (w *watchdog) look(all []*watched, now time.Time) {
 		// A count that ends after the reserve has been used may include the files that used it.
 		if after, err := statFS(w.rt.dir); err == nil && !after.short(w.rt.limits.Reserve) {
 			state.setMark()
+			w.rt.logger.Debug("counted the files of a sandbox", slog.String("sandbox_id", state.box.id),
+				slog.Int64("bytes", state.mark.bytes), slog.Int64("inodes", state.mark.inodes))
 		}
 	}
 }
