@@ -352,7 +352,7 @@ func TestCallsEndWhenPostgresDisappearsWithoutReset(t *testing.T) {
 // Postgres can access.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "owpg") //nolint:usetesting // see above
+	dir, err := os.MkdirTemp(postgrestest.Memory(), "owpg") //nolint:usetesting // see above
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.Eventually(t, func() bool { // the server's keeper removes its files
