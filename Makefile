@@ -1,7 +1,7 @@
 # make dev     builds and runs the system; ARGS="--api-address ..." are flags of `overwinter dev`. If packages are missing, it prints
 #              the command that installs them; with INSTALL=1, and for root in a container, it runs the command
 # make test    installs what is missing and runs everything that CI runs
-# make check   runs its fast part: formatting, vet, lint, determinism, generated code, language
+# make check   runs its fast part: formatting, lint, determinism, generated code, language
 # make build   builds the three programs in bin/
 # make release writes archives of the three programs and their checksums to dist/, for machines without Go; PLATFORMS="linux/amd64 linux/arm64" selects the platforms
 # make bench   measures the system on this machine and writes docs/benchmarks.md; ARGS="--list" lists its parts, ARGS="--only turn"
@@ -31,8 +31,9 @@ SHELL := /bin/sh
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
 
-# Version stamping runs git, which refuses to work in a clone of another user.
-export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
+# Version stamping runs git, which refuses to work in a clone of another user. Without the paths of the source in
+# programs, clones share what Go has compiled.
+export GOFLAGS := $(filter-out -buildvcs=% -trimpath%,$(GOFLAGS)) -buildvcs=false -trimpath
 # The commit in `overwinter version`; -dirty if files have been changed. An image is built without git: see the Dockerfile.
 COMMIT  ?= $(shell git describe --always --abbrev=12 --exclude='*' --dirty 2>/dev/null)
 TOOL     = go tool -modfile=tools/tools.mod
@@ -44,11 +45,11 @@ LINT     = golangci-lint
 # than processors keep them busy.
 # Without debugging information, linking the test programs takes two thirds of the time.
 CPUS    := $(shell getconf _NPROCESSORS_ONLN)
-# check-vet vets all packages before the tests run.
-TESTARGS ?= -timeout 75m -vet=off -ldflags=-w -p $(shell expr $(CPUS) + 1) -parallel $(shell expr $(CPUS) + 1)
+# The linters vet all packages before the tests run, and results of an earlier run are not used.
+TESTARGS ?= -count 1 -timeout 75m -vet=off -ldflags=-w -p $(shell expr $(CPUS) + 1) -parallel $(shell expr $(CPUS) + 1)
 
 .PHONY: web generate-web dev build release test conformance conformance-sandbox test-modal-sdk vulncheck check-alerts pin-images agents bench bench-million bench-sleepers chaos followers upgrade overload forks real-agents check setup programs fmt generate clean \
-	picture check-format check-vet check-lint check-workflows check-generated check-language check-vulnerabilities
+	picture check-format check-lint check-workflows check-generated check-language check-vulnerabilities
 
 # Temporal's server is by far the largest part of the first build, and not needed if an address is given.
 dev: WITHOUT_CGO = 1
@@ -58,8 +59,6 @@ dev: setup own $(if $(TEMPORAL_ADDRESS),,bin/overwinter-temporal)
 
 build: setup-go programs
 
-# Only the program for sandboxes is built reproducibly; other flags for the others would compile
-# everything twice, for them and for the tests.
 programs: own bin/overwinter-temporal
 
 .PHONY: own
@@ -67,7 +66,7 @@ own:
 	@mkdir -p bin
 	@test -e bin/overwinter || echo '== building overwinter: a minute or two the first time, with the download of modules'
 	go build -ldflags '-X main.commit=$(COMMIT)' -o bin/overwinter ./cmd/overwinter
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/overwinter-runner ./cmd/overwinter-runner
+	CGO_ENABLED=0 go build -ldflags '-s -w' -o bin/overwinter-runner ./cmd/overwinter-runner
 
 # Linking this program takes a while even if it is up to date.
 bin/overwinter-temporal: devserver/go.mod devserver/go.sum $(shell find devserver -name '*.go' ! -name '*_test.go')
@@ -84,9 +83,9 @@ release: setup-go
 		os=$${platform%/*} arch=$${platform#*/}; name=overwinter_$(VERSION)_$${os}_$$arch; \
 		echo "== $$name: Temporal's server takes minutes"; \
 		mkdir -p dist/$$name && cp LICENSE README.md CHANGELOG.md dist/$$name/ && export CGO_ENABLED=0 GOOS=$$os GOARCH=$$arch && \
-		go build -trimpath -ldflags '-s -w -X main.commit=$(COMMIT)' -o dist/$$name/overwinter ./cmd/overwinter && \
-		go build -trimpath -ldflags '-s -w' -o dist/$$name/overwinter-runner ./cmd/overwinter-runner && \
-		(cd devserver && go build -trimpath -ldflags '-s -w' -o ../dist/$$name/overwinter-temporal .) && \
+		go build -ldflags '-s -w -X main.commit=$(COMMIT)' -o dist/$$name/overwinter ./cmd/overwinter && \
+		go build -ldflags '-s -w' -o dist/$$name/overwinter-runner ./cmd/overwinter-runner && \
+		(cd devserver && go build -ldflags '-s -w' -o ../dist/$$name/overwinter-temporal .) && \
 		tar -C dist --sort=name --mode='u=rwX,go=rX' --owner=0 --group=0 --numeric-owner --mtime="$$(git log -1 --format=%cI)" -cf - $$name | gzip -n > dist/$$name.tar.gz && \
 		rm -rf dist/$$name || exit 1; \
 	done
@@ -94,12 +93,14 @@ release: setup-go
 
 # The last line is the summary of all modules' tests. They fetch agents with npm, serve a
 # repository with git, and count prompts with curl. The package test comes first: it takes longest and mostly waits, so
-# that the others run at the same time.
+# that the others run at the same time. Those of devserver wait for Temporal to delete files and run alongside, with their output in
+# a file until the others have ended.
 test: NEEDS = npm git curl
 test: INSTALL ?= 1
 test: setup agents check check-vulnerabilities programs
 	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --raw-command -- \
-		sh -c 'status=0; go test -json $(TESTARGS) ./test ./... || status=1; cd devserver && go test -json $(TESTARGS) ./... || status=1; exit $$status'
+		sh -c 'output=$$(mktemp) || exit 1; trap "rm -f $$output" EXIT; (cd devserver && go test -json $(TESTARGS) ./...) >$$output & \
+			status=0; go test -json $(TESTARGS) ./test ./... || status=1; wait $$! || status=1; cat $$output; exit $$status'
 
 # The short forms of both are part of make test. In the second, each agent is installed by npm, through the network of its sandbox.
 AGENTS ?= acp claude codex demo gemini opencode
@@ -188,17 +189,12 @@ real-agents: setup agents programs
 	@go test ./test -count 1 -timeout 0 -v -all-agents $(ARGS) \
 		-run '^(TestEveryAgentKeepsItsMemory|TestEveryAgentInTrouble|TestEveryAgentReachesPeople|TestSessionsMoveThereAndBack|TestSessionOutlivesFiveSandboxes)$$'
 
-check: setup-go check-format check-vet check-workflows check-generated check-language check-lint
+check: setup-go check-format check-workflows check-generated check-language check-lint
 
 check-format:
 	@echo '== format'
 	@files="$$({ $(TOOL) $(LINT) fmt --diff ./...; cd devserver && $(DEVTOOL) $(LINT) fmt -c ../.golangci.yaml --diff ./...; } | sed -n 's/^+++ //p')"; \
 		test -z "$$files" || { echo "not formatted (make fmt fixes it):"; echo "$$files"; exit 1; }
-
-check-vet:
-	@echo '== vet'
-	@go vet ./...
-	@cd devserver && go vet ./...
 
 check-lint:
 	@echo '== lint'

@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -19,20 +17,33 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// path returns the document's path in the source.
-func path() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "openapi.yaml")
-}
+// source is the directory of the module, above that in which the test was started; "" if there is
+// none. The paths that Go compiles into a program are not those of files on the disk.
+var source = func() string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return ""
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return ""
+		}
+		dir = parent
+	}
+}()
 
 // HasDocument reports whether the source is available; a test in a sandbox runs without it.
-func HasDocument() bool {
-	_, err := os.Stat(path())
-	return !errors.Is(err, fs.ErrNotExist)
-}
+func HasDocument() bool { return source != "" }
 
 var document = sync.OnceValues(func() (*openapi3.T, error) {
-	doc, err := openapi3.NewLoader().LoadFromFile(path())
+	if source == "" {
+		return nil, errors.New("the OpenAPI document is not available: the test was started outside the module")
+	}
+	doc, err := openapi3.NewLoader().LoadFromFile(filepath.Join(source, "api", "openapi.yaml"))
 	if err != nil {
 		return nil, fmt.Errorf("read the OpenAPI document: %w", err)
 	}
