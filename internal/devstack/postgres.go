@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,8 +21,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/devstack/child"
 )
 
-// postgresServer is the Postgres that the stack runs: on loopback, a superuser for the supervisor and a
-// role for the rest, each with a password.
+// postgresServer is the Postgres that the stack runs: on loopback and a Unix socket, a superuser for the
+// supervisor and a role for the rest, each with a password.
 type postgresServer struct {
 	install   pgInstall
 	user      pgUser
@@ -75,6 +76,16 @@ func (s *postgresServer) prepare(ctx context.Context) error {
 	}
 	if err := s.endLeftover(ctx); err != nil {
 		return fmt.Errorf("end the Postgres of an earlier run: %w", err)
+	}
+	// A killed server leaves its socket, and the next one may have another port.
+	files, err := os.ReadDir(s.directory)
+	for _, f := range files {
+		if strings.HasPrefix(f.Name(), socketPrefix) {
+			err = errors.Join(err, os.Remove(filepath.Join(s.directory, f.Name())))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("delete the socket of an earlier Postgres: %w", err)
 	}
 	return nil
 }
@@ -199,7 +210,8 @@ func (s *postgresServer) spec() child.Spec {
 				"-D", s.directory,
 				"-c", "listen_addresses=" + loopback,
 				"-c", "port=" + strconv.Itoa(s.port),
-				"-c", "unix_socket_directories=",
+				"-c", "unix_socket_directories=" + s.socketDir(),
+				"-c", "unix_socket_permissions=0700",
 				"-c", "max_connections=200",
 				"-c", "logging_collector=off",
 				"-c", "log_destination=stderr",
@@ -220,8 +232,44 @@ func (s *postgresServer) spec() child.Spec {
 	}
 }
 
-// url returns the URL of the database, for all parts except the supervisor.
+const (
+	// socketPrefix is followed by the port in the name of a server's socket.
+	socketPrefix = ".s.PGSQL."
+	// maxSocketPath is the length of the longest path of a socket that every system accepts.
+	maxSocketPath = 103
+)
+
+// socketDir returns the directory of the server's socket; "" if its path cannot be used for one. Worker and api connect
+// through it, because a round trip takes two thirds of the processor time that it takes by TCP.
+func (s *postgresServer) socketDir() string {
+	if len(s.socket()) > maxSocketPath || strings.ContainsAny(s.directory, "\",") { // a list, in which names can be quoted
+		return ""
+	}
+	return s.directory
+}
+
+func (s *postgresServer) socket() string {
+	return filepath.Join(s.directory, socketPrefix+strconv.Itoa(s.port))
+}
+
+// url returns the URL of the database by TCP, for programs outside the stack.
 func (s *postgresServer) url() string { return s.urlOf(roleName, s.password, databaseName) }
+
+// socketURL returns the URL of the database for worker and api.
+func (s *postgresServer) socketURL() string {
+	dir := s.socketDir()
+	if dir == "" {
+		return s.url()
+	}
+	query := url.Values{
+		"host": {dir}, "port": {strconv.Itoa(s.port)}, "require_auth": {"scram-sha-256"}, "sslmode": {"disable"},
+	}
+	u := url.URL{
+		Scheme: "postgres", User: url.UserPassword(roleName, s.password), Path: "/" + databaseName,
+		RawQuery: strings.ReplaceAll(query.Encode(), "+", "%20"), // a + is no space in a URL of Postgres
+	}
+	return u.String()
+}
 
 // adminURL returns the URL of a database for the supervisor.
 func (s *postgresServer) adminURL(database string) string {

@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,4 +61,39 @@ func TestPasswordIsSentOnlyToOwnServer(t *testing.T) {
 		})
 	}
 	require.Contains(t, (&postgresServer{}).adminURL("postgres"), "require_auth=scram-sha-256")
+}
+
+func TestDirectoryWhosePathFitsNoSocketIsReachedByTCP(t *testing.T) {
+	t.Parallel()
+	for directory, host := range map[string]string{
+		"/data/[postgres] & 100%":           "/data/[postgres] & 100%",
+		"/data/a,b":                         "127.0.0.1",
+		`/data/a"b`:                         "127.0.0.1",
+		"/data/" + strings.Repeat("d", 82):  "/data/" + strings.Repeat("d", 82),
+		"/data/" + strings.Repeat("d", 83):  "127.0.0.1",
+		"/data/" + strings.Repeat("d", 185): "127.0.0.1",
+	} {
+		server := postgresServer{directory: directory, port: 54321, password: "p@ss/word"}
+		config, err := pgx.ParseConfig(server.socketURL())
+		require.NoError(t, err)
+		require.Equal(t, host, config.Host)
+		require.Equal(t, uint16(54321), config.Port)
+		require.Equal(t, "p@ss/word", config.Password)
+		require.Equal(t, roleName, config.User)
+		require.Equal(t, databaseName, config.Database)
+	}
+}
+
+// The socket of a killed server would stay forever, because the next one may have another port.
+func TestSocketOfEarlierServerIsDeleted(t *testing.T) {
+	t.Parallel()
+	server := postgresServer{directory: t.TempDir(), exists: true}
+	for _, name := range []string{".s.PGSQL.54321", ".s.PGSQL.54321.lock", "PG_VERSION"} {
+		require.NoError(t, os.WriteFile(filepath.Join(server.directory, name), nil, 0o600))
+	}
+	require.NoError(t, server.prepare(t.Context()))
+	files, err := os.ReadDir(server.directory)
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	require.Equal(t, "PG_VERSION", files[0].Name())
 }

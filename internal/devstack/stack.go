@@ -284,9 +284,9 @@ func (l *layout) findPostgres(ctx context.Context, dir *dataDir) (err error) {
 	if l.postgres, err = newPostgresServer(ctx, l.config, dir, l.postgresPort); err != nil {
 		return err
 	}
-	l.databaseURL = l.postgres.url()
+	l.databaseURL = l.postgres.socketURL()
 	// For psql and for programs outside the stack.
-	return dir.write("database-url", l.databaseURL+"\n")
+	return dir.write("database-url", l.postgres.url()+"\n")
 }
 
 // settings returns the variables by which worker and api find the other parts.

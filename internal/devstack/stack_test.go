@@ -82,7 +82,11 @@ func TestChildrenGetTheirEnvironment(t *testing.T) {
 	r := b.run(b.config())
 	defer r.end()
 	env := environment(t, r.APIURL())
-	require.Equal(t, b.url(), env["OVERWINTER_DATABASE_URL"])
+	for from, databaseURL := range map[string]string{"127.0.0.1": b.url(), "its socket": env["OVERWINTER_DATABASE_URL"]} {
+		client, err := query[string](t.Context(), databaseURL, "SELECT coalesce(host(inet_client_addr()), 'its socket')")
+		require.NoError(t, err)
+		require.Equal(t, from, client)
+	}
 	require.NotContains(t, env, "OF_THE_USER", "a variable that neither worker nor api knows")
 	require.Equal(t, "http://proxy.invalid:3128", env["HTTPS_PROXY"])
 	require.Equal(t, "7", env["OVERWINTER_MAX_TURNS"])
