@@ -69,9 +69,16 @@ type SealedSecret struct {
 	Hosts  []string
 }
 
-// SecretsNamed returns the stored secrets among names, by name, with one statement.
+// SecretsNamed returns the stored secrets among names, by name. Every turn reads its secrets.
 func (db *DB) SecretsNamed(ctx context.Context, names []string) (map[string]SealedSecret, error) {
-	rows, err := db.q.SecretsNamed(ctx, db.pool, names)
+	if len(names) == 0 {
+		return nil, nil
+	}
+	var rows []dbsqlc.SecretsNamedRow
+	err := db.inOneTrip(ctx, func(in *lookups) (err error) {
+		rows, err = db.q.SecretsNamed(ctx, in, names)
+		return err
+	})
 	if err != nil {
 		return nil, fault("read secrets", err)
 	}

@@ -134,6 +134,14 @@ func TestStatementsPerTurn(t *testing.T) {
 			_, err := db.SessionGet(b.ctx, b.id)
 			require.NoError(t, err)
 		})
+		costs["SecretsNamed"] = count(func() {
+			_, err := db.SecretsNamed(b.ctx, []string{"ANTHROPIC_API_KEY"})
+			require.NoError(t, err)
+		})
+		costs["SecretsNamed of none"] = count(func() {
+			_, err := db.SecretsNamed(b.ctx, nil)
+			require.NoError(t, err)
+		})
 		costs["SessionLook"] = count(func() {
 			_, err := db.SessionLook(b.ctx, b.id, "workflow-run")
 			require.NoError(t, err)
@@ -153,6 +161,8 @@ func TestStatementsPerTurn(t *testing.T) {
 		"EventsRead":              {Statements: 2, RoundTrips: 1},
 		"RunClaim of nothing":     {Statements: 9, RoundTrips: 2},
 		"SessionGet":              {Statements: 4, RoundTrips: 1},
+		"SecretsNamed":            {Statements: 2, RoundTrips: 1},
+		"SecretsNamed of none":    {},
 		"SessionLook":             {Statements: 7, RoundTrips: 2},
 	}, costs)
 }
