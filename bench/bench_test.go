@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -11,11 +12,27 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/memorytest"
 )
 
 func TestMain(m *testing.M) {
 	playRole()
-	os.Exit(m.Run())
+	os.Exit(runInMemory(m))
+}
+
+// runInMemory runs the tests with the data of their systems in memory, if there is room.
+func runInMemory(m *testing.M) int {
+	dir, err := os.MkdirTemp(memorytest.Executable(), "owbench")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		err = errors.Join(os.Chmod(dir, 0o755), os.Setenv("TMPDIR", dir)) // Postgres may have another user
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
 }
 
 // little returns options with which every part is short.
