@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -28,6 +29,7 @@ type postgresServer struct {
 	user      pgUser
 	directory string
 	exists    bool // an earlier run created the directory
+	sockets   bool // its file system can contain sockets
 	port      int
 	password  string // of the role
 	admin     string // the superuser's password
@@ -37,7 +39,7 @@ type postgresServer struct {
 // newPostgresServer selects the installed Postgres to run, and its user. Its errors are messages
 // for the user.
 func newPostgresServer(ctx context.Context, c Config, dir *dataDir, port int) (*postgresServer, error) {
-	s := &postgresServer{directory: dir.join("postgres"), port: port, config: c}
+	s := &postgresServer{directory: dir.join("postgres"), port: port, sockets: takesSockets(ctx, dir.path), config: c}
 	major, err := clusterVersion(s.directory)
 	if err != nil {
 		return nil, err
@@ -242,10 +244,22 @@ const (
 // socketDir returns the directory of the server's socket; "" if its path cannot be used for one. Worker and api connect
 // through it, because a round trip takes two thirds of the processor time that it takes by TCP.
 func (s *postgresServer) socketDir() string {
-	if len(s.socket()) > maxSocketPath || strings.ContainsAny(s.directory, "\",") { // a list, in which names can be quoted
+	if !s.sockets || len(s.socket()) > maxSocketPath || strings.ContainsAny(s.directory, "\",") { // a list, in which names can be quoted
 		return ""
 	}
 	return s.directory
+}
+
+// takesSockets reports whether sockets can be created in a directory. Postgres does not start if it can create none.
+func takesSockets(ctx context.Context, dir string) bool {
+	name := filepath.Join(dir, "postgres.probe")
+	_ = os.Remove(name) // of a killed dev
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "unix", name)
+	if err != nil {
+		return false // or its name is too long, as that of the server's socket is then
+	}
+	return listener.Close() == nil
 }
 
 func (s *postgresServer) socket() string {

@@ -73,7 +73,7 @@ func TestDirectoryWhosePathFitsNoSocketIsReachedByTCP(t *testing.T) {
 		"/data/" + strings.Repeat("d", 83):  "127.0.0.1",
 		"/data/" + strings.Repeat("d", 185): "127.0.0.1",
 	} {
-		server := postgresServer{directory: directory, port: 54321, password: "p@ss/word"}
+		server := postgresServer{directory: directory, sockets: true, port: 54321, password: "p@ss/word"}
 		config, err := pgx.ParseConfig(server.socketURL())
 		require.NoError(t, err)
 		require.Equal(t, host, config.Host)
@@ -82,6 +82,15 @@ func TestDirectoryWhosePathFitsNoSocketIsReachedByTCP(t *testing.T) {
 		require.Equal(t, roleName, config.User)
 		require.Equal(t, databaseName, config.Database)
 	}
+}
+
+func TestFileSystemWithoutSocketsIsReachedByTCP(t *testing.T) {
+	t.Parallel()
+	require.True(t, takesSockets(t.Context(), t.TempDir()))
+	require.False(t, takesSockets(t.Context(), filepath.Join(t.TempDir(), "missing")))
+	require.False(t, takesSockets(t.Context(), "/proc/self")) // as other file systems that contain no sockets
+	server := postgresServer{directory: "/data", port: 54321}
+	require.Equal(t, server.url(), server.socketURL())
 }
 
 // The socket of a killed server would stay forever, because the next one may have another port.
