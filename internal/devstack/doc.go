@@ -29,7 +29,8 @@
 //   - Missing requirements (programs, ports, permissions) are detected before the first child is
 //     started, and reported in one sentence.
 //   - Everything listens on loopback, except the API if --api-address differs. Postgres requires a
-//     password, so that a sandbox that shares the machine's network cannot connect.
+//     password, so that a sandbox that shares the machine's network cannot connect. Worker and api
+//     connect through its socket in postgres/, unless the directory takes no sockets.
 //   - Files with secrets are readable only by their owner, whatever the mode of the directory. As
 //     root, other users can traverse the directory, so that Postgres's user reaches its own.
 //   - The local Modal, the parent of the sandboxes, gets none of the secrets.
