@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/google/uuid"
 	modal "github.com/modal-labs/modal-client/go"
 	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"
 	"github.com/stretchr/testify/require"
@@ -29,7 +30,7 @@ func TestNamedSecretsAreMadeAndReplaced(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
 	control := pb.NewModalClientClient(conn)
 	ctx := metadata.AppendToOutgoingContext(b.ctx, "x-modal-token-id", b.server.Token().ID, "x-modal-token-secret", b.server.Token().Secret)
-	name := appOf(t)
+	name := appOf(t) + "-" + uuid.NewString() // the server is shared by repetitions of the test
 	put := func(kind pb.ObjectCreationType, value string) (*pb.SecretGetOrCreateResponse, error) {
 		return control.SecretGetOrCreate(ctx, pb.SecretGetOrCreateRequest_builder{
 			DeploymentName: name, EnvironmentName: "staging", ObjectCreationType: kind, EnvDict: map[string]string{"WHICH": value},
