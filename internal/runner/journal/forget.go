@@ -15,39 +15,82 @@ import (
 // stubSize bounds the log of a run whose frames were discarded: magic and marks.
 const stubSize = int64(len(magic) + 4*(recordHeader+bodyHeader))
 
+// Runs are the runs of one directory, of which the newest keep their frames. The zero value is ready. It is
+// not safe for concurrent use.
+type Runs struct {
+	whole  []string // runs with frames, oldest first
+	listed bool     // whole includes the runs of earlier processes
+}
+
+// Add adds a run whose journal was created.
+func (r *Runs) Add(run string) { r.whole = append(r.whole, run) }
+
 // Forget discards the frames of all runs except the newest keep. For each of the others it leaves a
 // stub that records whether the prompt was delivered, because a run that is started again must
-// never look like a new one. None of the shortened journals may be open.
-func Forget(dir string, keep int) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return fmt.Errorf("forget old runs: %w", err)
-	}
-	type run struct {
-		name string
-		at   time.Time
-	}
-	var runs []run
-	for _, e := range entries {
-		name, isLog := strings.CutSuffix(e.Name(), ".log")
-		info, err := e.Info()
-		if isLog && err == nil && info.Size() > stubSize {
-			runs = append(runs, run{name, info.ModTime()})
+// never look like a new one. None of the shortened journals may be open. Only the first call reads the
+// directory, because a session may have thousands of stubs, and each turn calls Forget. A run that
+// could not be shortened is tried again by the next call.
+func (r *Runs) Forget(dir string, keep int) error {
+	if !r.listed {
+		earlier, err := whole(dir)
+		if err != nil {
+			return fmt.Errorf("forget old runs: %w", err)
 		}
+		earlier = slices.DeleteFunc(earlier, func(run string) bool { return slices.Contains(r.whole, run) })
+		r.whole, r.listed = append(earlier, r.whole...), true
 	}
-	slices.SortFunc(runs, func(a, b run) int {
-		return cmp.Or(b.at.Compare(a.at), cmp.Compare(b.name, a.name))
-	})
 	var errs []error
-	for _, r := range runs[min(keep, len(runs)):] {
-		if err := shorten(dir, r.name); err != nil {
-			errs = append(errs, fmt.Errorf("forget run %s: %w", r.name, err))
+	old := len(r.whole) - keep
+	kept := make([]string, 0, len(r.whole))
+	for i, run := range r.whole {
+		if i < old {
+			err := shorten(dir, run)
+			if err == nil {
+				continue
+			}
+			errs = append(errs, fmt.Errorf("forget run %s: %w", run, err))
 		}
+		kept = append(kept, run)
 	}
+	r.whole = kept
 	return errors.Join(errs...)
 }
 
+// whole returns the runs of a directory whose logs are no stubs, oldest first.
+func whole(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	type log struct {
+		run string
+		at  time.Time
+	}
+	var logs []log
+	for _, e := range entries {
+		run, isLog := strings.CutSuffix(e.Name(), ".log")
+		info, err := e.Info()
+		if isLog && err == nil && info.Size() > stubSize {
+			logs = append(logs, log{run, info.ModTime()})
+		}
+	}
+	slices.SortFunc(logs, func(a, b log) int {
+		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.run, b.run))
+	})
+	runs := make([]string, len(logs))
+	for i, l := range logs {
+		runs[i] = l.run
+	}
+	return runs, nil
+}
+
+// shorten replaces the log of a run by its stub, unless it is short already or has been deleted.
 func shorten(dir, run string) error {
+	base := filepath.Join(dir, run)
+	info, err := os.Lstat(base + ".log")
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() <= stubSize {
+		return nil
+	}
 	j, err := Open(dir, run)
 	if err != nil {
 		return err
@@ -64,7 +107,6 @@ func shorten(dir, run string) error {
 	for _, m := range marks {
 		stub = appendMark(stub, m, time.Now())
 	}
-	base := filepath.Join(dir, run)
 	if err := ReplaceFile(base+".log", stub); err != nil {
 		return err
 	}

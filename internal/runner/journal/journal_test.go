@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -295,8 +296,8 @@ func TestRunHasOneJournal(t *testing.T) {
 func TestForgetsOldFramesButNeverRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	const total = 6
-	for i := range total {
+	const total = 7
+	create := func(i int) {
 		j, err := Create(dir, fmt.Sprint("run_", i), Delivering)
 		require.NoError(t, err)
 		require.NoError(t, j.Mark(Delivering))
@@ -309,8 +310,17 @@ func TestForgetsOldFramesButNeverRun(t *testing.T) {
 		at := time.Unix(int64(1000+i), 0)
 		require.NoError(t, os.Chtimes(filepath.Join(dir, fmt.Sprint("run_", i, ".log")), at, at))
 	}
+	for i := range 5 {
+		create(i)
+	}
+	var runs Runs
+	create(5)
+	runs.Add("run_5")
+	require.NoError(t, runs.Forget(dir, 4))
+	create(6)
+	runs.Add("run_6")
 	for range 2 { // repeating has no effect
-		require.NoError(t, Forget(dir, 3))
+		require.NoError(t, runs.Forget(dir, 4))
 		for i := range total {
 			j, err := Open(dir, fmt.Sprint("run_", i))
 			require.NoError(t, err)
@@ -325,7 +335,42 @@ func TestForgetsOldFramesButNeverRun(t *testing.T) {
 			require.NoError(t, j.Close())
 		}
 	}
-	require.NoError(t, Forget(dir, 99))
+	require.NoError(t, runs.Forget(dir, 99))
+	require.NoError(t, new(Runs).Forget(dir, 99))
+	create(7) // by no run of this process
+	require.NoError(t, runs.Forget(dir, 0))
+	info, err := os.Stat(filepath.Join(dir, "run_7.log"))
+	require.NoError(t, err)
+	require.Greater(t, info.Size(), stubSize, "the directory is read once only")
+}
+
+// A run whose frames could not be discarded, for example because the disk is full, is tried again.
+func TestFramesThatCouldNotBeForgottenAreForgottenLater(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var runs Runs
+	for i := range 2 {
+		run := fmt.Sprint("run_", i)
+		j, err := Create(dir, run, Delivering)
+		require.NoError(t, err)
+		fill(t, j, 10)
+		require.NoError(t, j.Close())
+		runs.Add(run)
+	}
+	log := filepath.Join(dir, "run_0.log")
+	require.NoError(t, os.Rename(log, log+".aside"))
+	require.NoError(t, os.Mkdir(log, 0o700)) // it can neither be read nor replaced
+	require.NoError(t, os.WriteFile(filepath.Join(log, strings.Repeat("n", 200)), nil, 0o600))
+	require.Error(t, runs.Forget(dir, 1))
+	require.NoError(t, os.RemoveAll(log))
+	require.NoError(t, os.Rename(log+".aside", log))
+	require.NoError(t, runs.Forget(dir, 1))
+	info, err := os.Stat(log)
+	require.NoError(t, err)
+	require.LessOrEqual(t, info.Size(), stubSize)
+	info, err = os.Stat(filepath.Join(dir, "run_1.log"))
+	require.NoError(t, err)
+	require.Greater(t, info.Size(), stubSize)
 }
 
 func FuzzOpen(f *testing.F) {

@@ -166,6 +166,7 @@ func (s *Server) openRun(run string, patterns []string) (j, before *journal.Jour
 	if j, err = journal.Create(s.runs(), run, journal.Delivering); err != nil {
 		return nil, nil, err
 	}
+	s.kept.Add(run)
 	s.steered = map[string]struct{}{}
 	s.named = true // synced soon; a prompt does not wait for it
 	s.wrote()
@@ -205,7 +206,7 @@ func (s *Server) forget() {
 	if s.link != nil && s.link.run != s.open.Run() {
 		return // a link may read an old run; the next start discards it
 	}
-	if err := journal.Forget(s.runs(), keepRuns); err != nil {
+	if err := s.kept.Forget(s.runs(), keepRuns); err != nil {
 		s.logger.Warn("frames of old runs are kept", slog.Any("error", err))
 	}
 }
