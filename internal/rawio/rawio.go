@@ -84,10 +84,11 @@ func (w writer) Write(p []byte) (written int, err error) {
 	return written, nil
 }
 
-// Unblock returns a non-blocking file for the pipe or socket at stdout, which can also be passed on;
-// nil if stdout is anything else. All later output must be written to that file.
-func Unblock(stdout io.Writer) *os.File {
-	f, ok := stdout.(*os.File)
+// Unblock returns a non-blocking file for the pipe or socket at stdin or stdout, which can also be
+// passed on; nil if stream is anything else. All later input must be read from that file, and all later
+// output written to it.
+func Unblock(stream any) *os.File {
+	f, ok := stream.(*os.File)
 	if !ok {
 		return nil
 	}
@@ -111,7 +112,7 @@ func Unblock(stdout io.Writer) *os.File {
 		_ = unix.Close(fd)
 		return nil
 	}
-	return os.NewFile(uintptr(fd), "stdout")
+	return os.NewFile(uintptr(fd), f.Name())
 }
 
 // Nonblocking reports whether a file is a non-blocking pipe or socket.

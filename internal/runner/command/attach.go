@@ -38,6 +38,10 @@ func Attach(ctx context.Context, dir, run string, from int64, stdin io.Reader, s
 		stdout = a.shared
 	}
 	a.stdout = bufio.NewWriterSize(stdout, 64<<10)
+	if pipe := rawio.Unblock(stdin); pipe != nil {
+		defer pipe.Close() // opened only for reading
+		stdin = rawio.NewReader(pipe)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go a.listen(ctx, bufio.NewReaderSize(stdin, 64<<10))
