@@ -88,7 +88,7 @@ func whole(dir string) ([]string, error) {
 func shorten(dir, run string) error {
 	base := filepath.Join(dir, run)
 	info, err := os.Lstat(base + ".log")
-	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() <= stubSize {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() <= stubSize {
 		return nil
 	}
 	j, err := Open(dir, run)

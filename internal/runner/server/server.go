@@ -67,7 +67,7 @@ type Server struct {
 	journals map[string]*journal.Journal // open journals by run
 	open     *journal.Journal            // receives frames; nil before the first start
 	retired  []*journal.Journal          // no longer in use, to be synced and closed
-	kept     journal.Runs                // all runs
+	kept     journal.Runs                // runs that have frames, of which old ones are forgotten
 	named    bool                        // a journal was created and named in openFile, which may not be synced
 	unsynced chan struct{}               // has room for one signal that syncOnce has something to sync
 	agent    *process.Agent              // the newest process; may have exited
