@@ -17,16 +17,17 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// source is the directory of the module, above that in which the test was started; "" if there is
+// path is that of the document, above the directory in which the test was started; "" if there is
 // none. The paths that Go compiles into a program are not those of files on the disk.
-var source = func() string {
+var path = func() string {
 	dir, err := os.Getwd()
 	if err != nil {
 		return ""
 	}
 	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
+		found := filepath.Join(dir, "api", "openapi.yaml")
+		if _, err := os.Stat(found); err == nil {
+			return found
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
@@ -37,13 +38,13 @@ var source = func() string {
 }()
 
 // HasDocument reports whether the source is available; a test in a sandbox runs without it.
-func HasDocument() bool { return source != "" }
+func HasDocument() bool { return path != "" }
 
 var document = sync.OnceValues(func() (*openapi3.T, error) {
-	if source == "" {
+	if path == "" {
 		return nil, errors.New("the OpenAPI document is not available: the test was started outside the module")
 	}
-	doc, err := openapi3.NewLoader().LoadFromFile(filepath.Join(source, "api", "openapi.yaml"))
+	doc, err := openapi3.NewLoader().LoadFromFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the OpenAPI document: %w", err)
 	}
