@@ -110,7 +110,7 @@ func TestSocket(t *testing.T) {
 	require.Equal(t, "hello", string(got))
 }
 
-func TestPipeAtStdoutIsUnblocked(t *testing.T) {
+func TestPipesAtStdinAndStdoutAreUnblocked(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
@@ -120,6 +120,16 @@ func TestPipeAtStdoutIsUnblocked(t *testing.T) {
 	require.NotNil(t, shared)
 	require.NotEqual(t, w.Fd(), shared.Fd(), "it is closed by itself")
 	require.NoError(t, shared.Close())
+	in := rawio.Unblock(r)
+	require.NotNil(t, in)
+	require.True(t, rawio.Nonblocking(in))
+	_, err = w.WriteString("hello")
+	require.NoError(t, err)
+	got := make([]byte, 8)
+	n, err := rawio.NewReader(in).Read(got)
+	require.NoError(t, err)
+	require.Equal(t, "hello", string(got[:n]))
+	require.NoError(t, in.Close())
 	plain, err := os.Create(filepath.Join(t.TempDir(), "file"))
 	require.NoError(t, err)
 	defer plain.Close()
