@@ -69,7 +69,8 @@ type SealedSecret struct {
 	Hosts  []string
 }
 
-// SecretsNamed returns the stored secrets among names, by name. Every turn reads its secrets.
+// SecretsNamed returns the stored secrets among names, by name. Every turn reads its secrets, so the read is planned
+// once per connection.
 func (db *DB) SecretsNamed(ctx context.Context, names []string) (map[string]SealedSecret, error) {
 	if len(names) == 0 {
 		return nil, nil
