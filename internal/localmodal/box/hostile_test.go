@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -18,27 +19,26 @@ import (
 )
 
 // uidOf returns the user id of a process of this machine whose command line contains text.
-func uidOf(t *testing.T, text string) int {
+func uidOf(t *testing.T, text string) (uid int) {
 	t.Helper()
-	dirs, err := filepath.Glob("/proc/[0-9]*")
-	require.NoError(t, err)
-	for _, dir := range dirs {
-		line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
-		if err != nil || !strings.Contains(string(line), text) {
-			continue
-		}
-		status, err := os.ReadFile(filepath.Join(dir, "status"))
-		require.NoError(t, err)
-		for line := range strings.Lines(string(status)) {
-			if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "Uid:" {
-				uid, err := strconv.Atoi(fields[1])
-				require.NoError(t, err)
-				return uid
+	require.Eventually(t, func() bool { // a process that executes a program has no command line for a moment
+		dirs, _ := filepath.Glob("/proc/[0-9]*") // fails only on a bad pattern
+		for _, dir := range dirs {
+			line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+			if err != nil || !strings.Contains(string(line), text) {
+				continue
+			}
+			status, _ := os.ReadFile(filepath.Join(dir, "status")) // empty if it has ended
+			for line := range strings.Lines(string(status)) {
+				if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "Uid:" {
+					uid, err = strconv.Atoi(fields[1])
+					return err == nil
+				}
 			}
 		}
-	}
-	require.FailNow(t, "no such process", text)
-	return 0
+		return false
+	}, waitLimit, 10*time.Millisecond, "no such process: %s", text)
+	return uid
 }
 
 // Init runs as the sandbox's root user. Processes of that user could signal it and set its limits.
