@@ -172,7 +172,7 @@ func (st *aguiStream) snapshot(ctx context.Context) ([]byte, error) {
 		}
 		snapshot.AddPrompt(masker.Text(st.prompt.Content), st.prompt.RunID != "")
 	}
-	f, err := feed.Open(ctx, feed.Options{Log: st.cfg.Events, Sessions: st.turns, Beat: st.cfg.Heartbeat}, st.run.sessionID, seq)
+	f, err := st.feeds.Open(ctx, st.run.sessionID, seq, st.cfg.Heartbeat)
 	if err != nil {
 		return nil, err
 	}

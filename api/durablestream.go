@@ -83,7 +83,7 @@ func isComplete(sess session.Session) bool {
 }
 
 func (l *sessionLog) open(ctx context.Context, after int64, beat time.Duration) (*feed.Feed, error) {
-	return feed.Open(ctx, feed.Options{Log: l.cfg.Events, Sessions: l.store, Beat: beat}, l.id, after)
+	return l.feeds.Open(ctx, l.id, after, beat)
 }
 
 // Follow implements durablestream.Log. The stream starts after the events that compaction has

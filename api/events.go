@@ -93,7 +93,7 @@ func (s *streams) events(c echo.Context) error {
 		return errServerStops()
 	}
 
-	f, err := feed.Open(ctx, feed.Options{Log: s.cfg.Events, Sessions: s.store, Beat: s.cfg.Heartbeat}, id, after)
+	f, err := s.feeds.Open(ctx, id, after, s.cfg.Heartbeat)
 	if err != nil {
 		return err
 	}

@@ -115,6 +115,9 @@ func (s *Server) writeError(err error, c echo.Context) {
 		c.Response().WriteHeader(statusClientGone)
 		return
 	}
+	if s.stopping() && (errors.Is(err, context.Canceled) || errors.Is(err, errStopping)) { // a stream that was being opened
+		err = errServerStops()
+	}
 	f := errorOf(err)
 	status, known := statuses[f.Code]
 	if !known {

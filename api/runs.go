@@ -233,7 +233,7 @@ func (s *runs) await(c echo.Context, run run.View, wait time.Duration) (run.View
 
 // follow returns a run when it has ended. With an error it returns the last known state.
 func (s *runs) follow(ctx context.Context, run run.View) (run.View, error) {
-	f, err := feed.Open(ctx, feed.Options{Log: s.cfg.Events, Sessions: s.store, Beat: s.cfg.Heartbeat}, run.SessionID, feed.Latest)
+	f, err := s.feeds.Open(ctx, run.SessionID, feed.Latest, s.cfg.Heartbeat)
 	if err != nil {
 		return run, err
 	}

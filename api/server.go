@@ -227,6 +227,7 @@ type Server struct {
 	attended *attendedPrompts
 
 	collections *collections
+	feeds       *feed.Feeds
 
 	clients *connections
 	rooms   *rooms
@@ -279,6 +280,7 @@ func New(cfg Config) (*Server, error) {
 	s.collections = &collections{
 		store: store, notify: s.notifyPrompt, timeout: s.cfg.RequestTimeout, logger: s.logger, timers: map[string]*time.Timer{},
 	}
+	s.feeds = feed.New(cfg.Events, store)
 	s.streams, s.endStreams = context.WithCancelCause(context.Background())
 	s.echo.HTTPErrorHandler = s.writeError
 	s.echo.IPExtractor = echo.ExtractIPDirect()

@@ -405,6 +405,21 @@ func TestHangingDatabaseIsUnavailable(t *testing.T) {
 	b.do("GET", "/api/sessions/"+id, "").problem(http.StatusServiceUnavailable, "unavailable")
 }
 
+func TestStreamThatIsOpenedDuringShutdownIsUnavailable(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.Put(session.Running)
+	release := b.store.Block()
+	defer close(release)
+	answered := make(chan answer, 1)
+	go func() { answered <- b.do("GET", "/api/sessions/"+id+"/events", "") }()
+	eventually(t, "the stream is being opened", func() bool { return b.store.Calls("SessionGet") == 1 })
+	stopped := make(chan error, 1)
+	go func() { stopped <- b.stop() }()
+	(<-answered).problem(http.StatusServiceUnavailable, "unavailable")
+	require.NoError(t, <-stopped)
+}
+
 func TestShutdownFinishesRequestsInProgress(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

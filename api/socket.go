@@ -179,7 +179,7 @@ func (s *sockets) open(ctx context.Context, id string, after int64, resumed, bar
 		o.history, o.cursor, after = &page, next, page.Seq
 	}
 	var err error
-	o.feed, err = feed.Open(ctx, feed.Options{Log: s.cfg.Events, Sessions: s.store, Beat: s.cfg.Heartbeat}, id, after)
+	o.feed, err = s.feeds.Open(ctx, id, after, s.cfg.Heartbeat)
 	if _, gone := errors.AsType[*eventlog.PositionGoneError](err); gone {
 		o.gone = err
 		return o, nil

@@ -74,9 +74,8 @@ func (s *Server) streamTurn(ctx context.Context, c echo.Context, store turnStore
 	if err != nil {
 		return err
 	}
-	options := feed.Options{Log: s.cfg.Events, Sessions: store, Beat: s.cfg.Heartbeat}
 	frames := encoder.Start()
-	f, err := feed.Open(ctx, options, sessionID, after)
+	f, err := s.feeds.Open(ctx, sessionID, after, s.cfg.Heartbeat)
 	for {
 		gone, ok := errors.AsType[*eventlog.PositionGoneError](err)
 		if !ok {
@@ -84,7 +83,7 @@ func (s *Server) streamTurn(ctx context.Context, c echo.Context, store turnStore
 		}
 		frames = append(frames, encoder.Gap(feed.Gap{From: after + 1, To: gone.First - 1})...)
 		after = gone.First - 1
-		f, err = feed.Open(ctx, options, sessionID, after)
+		f, err = s.feeds.Open(ctx, sessionID, after, s.cfg.Heartbeat)
 	}
 	if err != nil {
 		return err

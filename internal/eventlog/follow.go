@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/sharedread"
 )
 
 // Source is the log that followers read.
@@ -135,6 +136,7 @@ var ErrReaderClosed = errors.New("eventlog: the reader is closed")
 // It is safe for concurrent use. Before Start, readers get the events that existed when they began.
 type Follower struct {
 	source   Source
+	bounds   *sharedread.Reads[Bounds]
 	options  FollowerOptions
 	hub      *hub
 	topics   *topics
@@ -153,7 +155,7 @@ type Follower struct {
 func NewFollower(source Source, options FollowerOptions) *Follower {
 	options = options.withDefaults()
 	f := &Follower{
-		source: source, options: options, hub: newHub(), topics: newTopics(options),
+		source: source, bounds: sharedread.New(source.EventsBounds), options: options, hub: newHub(), topics: newTopics(options),
 		catchUps: make(chan struct{}, options.CatchUps), stopped: make(chan struct{}),
 	}
 	f.pages.New = func() any { return NewPage(&f.options.Format, "", 0) }
@@ -333,7 +335,7 @@ func (f *Follower) Follow(ctx context.Context, sessionID string, after int64) (*
 	// Join the readers first and then read the bounds: a commit in between may cause an unnecessary
 	// read of the tail, but is never missed.
 	t := f.topics.enter(sessionID)
-	bounds, err := f.source.EventsBounds(ctx, sessionID)
+	bounds, err := f.bounds.Get(ctx, sessionID)
 	if err == nil {
 		err = bounds.Check(after)
 	}

@@ -3,9 +3,12 @@ package eventlog
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -119,5 +122,44 @@ func TestReportsInAnyOrderLoseNothing(t *testing.T) {
 			got += string(b.Frames)
 		}
 		require.Equal(t, want, got)
+	})
+}
+
+// slowBounds is a source whose reads of bounds wait until the test lets them end.
+type slowBounds struct {
+	*numberedSource
+	reads atomic.Int64
+	end   chan struct{}
+}
+
+func (s *slowBounds) EventsBounds(ctx context.Context, sessionID string) (Bounds, error) {
+	s.reads.Add(1)
+	<-s.end
+	return s.numberedSource.EventsBounds(ctx, sessionID)
+}
+
+func TestReadersOpenedTogetherShareRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := &slowBounds{numberedSource: &numberedSource{newest: 3}, end: make(chan struct{})}
+		f := NewFollower(source, FollowerOptions{Linger: -1})
+		var opened sync.WaitGroup
+		for n := range 500 {
+			opened.Go(func() {
+				r, err := f.Follow(t.Context(), "ses_a", int64(n%5))
+				var future *FuturePositionError
+				switch {
+				case n%5 == 4 && !errors.As(err, &future), n%5 < 4 && err != nil:
+					t.Error(n, err)
+				case err == nil:
+					r.Close()
+				}
+			})
+		}
+		synctest.Wait()
+		source.end <- struct{}{} // the read that began before the other readers were opened
+		source.end <- struct{}{}
+		opened.Wait()
+		require.EqualValues(t, 2, source.reads.Load())
 	})
 }

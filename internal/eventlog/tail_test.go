@@ -124,7 +124,7 @@ func TestDataIsOneLine(t *testing.T) {
 }
 
 func TestReadingTailAllocatesNothing(t *testing.T) { //nolint:paralleltest // allocations are counted
-	f := NewFollower(nil, FollowerOptions{})
+	f := NewFollower(&numberedSource{}, FollowerOptions{})
 	defer f.Stop()
 	topic := f.topics.enter("ses_a")
 	f.topics.place(topic, 1, 0)

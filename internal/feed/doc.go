@@ -16,7 +16,7 @@
 //   - End is last, when the session is final, each of its prompts has an outcome, and all their
 //     events have been in items. The session's row is read before the log, since a change of the
 //     row is committed together with its events.
-//   - A feed only keeps the batch that it has returned, whose bytes other feeds share.
+//   - A feed only keeps the batch that it has returned, and the session at its beginning; other feeds share both.
 //
 // # Failures
 //

@@ -8,6 +8,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/sharedread"
 )
 
 // Latest is the position of a feed that begins after the newest event. No log is that long.
@@ -42,12 +43,16 @@ type Sessions interface {
 	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
 }
 
-// Options configure a feed.
-type Options struct {
-	Log      Log      // required
-	Sessions Sessions // required
-	// Beat is the longest time without an item. Default: 15 s.
-	Beat time.Duration
+// Feeds opens feeds. Those of one session that are opened at the same time share their reads. It is safe for
+// concurrent use.
+type Feeds struct {
+	log      Log
+	sessions *sharedread.Reads[session.Session]
+}
+
+// New returns the feeds of a log and its sessions.
+func New(log Log, sessions Sessions) *Feeds {
+	return &Feeds{log: log, sessions: sharedread.New(sessions.SessionGet)}
 }
 
 // Gap is a range of events that were deleted before they were read.
@@ -69,7 +74,8 @@ type Item struct {
 
 // Feed follows one session's log. It must be used by one goroutine.
 type Feed struct {
-	options Options
+	feeds   *Feeds
+	longest time.Duration // without an item
 	session session.Session
 	reader  Reader
 	first   *eventlog.Batch // read by Open
@@ -84,20 +90,20 @@ type Feed struct {
 	timer  *time.Timer
 }
 
-// Open opens a feed of the events after a position. All refusals happen here. Errors: those of
-// Options.Sessions and Options.Log.
-func Open(ctx context.Context, options Options, sessionID string, after int64) (*Feed, error) {
-	if options.Beat <= 0 {
-		options.Beat = 15 * time.Second
+// Open opens a feed of the events after a position, which returns an item after beat at the latest; 0 means 15 s. All
+// refusals happen here. Errors: those of Sessions and Log.
+func (fs *Feeds) Open(ctx context.Context, sessionID string, after int64, beat time.Duration) (*Feed, error) {
+	if beat <= 0 {
+		beat = 15 * time.Second
 	}
-	sess, err := options.Sessions.SessionGet(ctx, sessionID)
+	sess, err := fs.sessions.Get(ctx, sessionID)
 	if err != nil {
 		return nil, err
 	}
-	reader, err := options.Log.Follow(ctx, sessionID, after)
+	reader, err := fs.log.Follow(ctx, sessionID, after)
 	if future, ok := errors.AsType[*eventlog.FuturePositionError](err); ok && after == Latest {
 		after = future.Newest
-		reader, err = options.Log.Follow(ctx, sessionID, after)
+		reader, err = fs.log.Follow(ctx, sessionID, after)
 	}
 	if err != nil {
 		return nil, err
@@ -108,12 +114,12 @@ func Open(ctx context.Context, options Options, sessionID string, after int64) (
 		return nil, err
 	}
 	return &Feed{
-		options: options, session: sess, reader: reader, first: &first, position: after, final: sess.Status.Final(),
-		beat: time.Now().Add(options.Beat), wait: settleMin, timer: time.NewTimer(options.Beat),
+		feeds: fs, longest: beat, session: sess, reader: reader, first: &first, position: after, final: sess.Status.Final(),
+		beat: time.Now().Add(beat), wait: settleMin, timer: time.NewTimer(beat),
 	}, nil
 }
 
-// Session returns the session at the time when the feed was opened.
+// Session returns the session at the time when the feed was opened. Other feeds share it, so it must not be changed.
 func (f *Feed) Session() session.Session { return f.session }
 
 // Position returns the seq of the newest event in the items so far.
@@ -161,7 +167,7 @@ func (f *Feed) Next(ctx context.Context) (Item, error) {
 		}
 		due := !now.Before(f.beat)
 		if due {
-			f.beat = now.Add(f.options.Beat)
+			f.beat = now.Add(f.longest)
 		}
 		f.rest()
 		if due {
@@ -206,7 +212,7 @@ func (f *Feed) rest() {
 
 // skip continues with the oldest remaining event, and returns the gap before it.
 func (f *Feed) skip(ctx context.Context, after int64) (Item, error) {
-	next, err := f.options.Log.Follow(ctx, f.session.ID, after)
+	next, err := f.feeds.log.Follow(ctx, f.session.ID, after)
 	if err != nil {
 		return Item{}, err
 	}
@@ -231,14 +237,14 @@ func beforeGap(err error) (after int64, ok bool) {
 // that point have been in items. It reads the row before the log, since a change of the row is
 // committed together with its events.
 func (f *Feed) ended(ctx context.Context) (bool, error) {
-	sess, err := f.options.Sessions.SessionGet(ctx, f.session.ID)
+	sess, err := f.feeds.sessions.Get(ctx, f.session.ID)
 	if err != nil {
 		return false, err
 	}
 	if !sess.Status.Final() || sess.Queue.Queued+sess.Queue.Processing > 0 {
 		return false, nil
 	}
-	rest, err := f.options.Log.Follow(ctx, f.session.ID, f.position)
+	rest, err := f.feeds.log.Follow(ctx, f.session.ID, f.position)
 	if err != nil {
 		return false, err
 	}

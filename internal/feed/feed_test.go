@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -116,7 +118,7 @@ func (r *reader) take() (eventlog.Batch, error) {
 
 func open(t *testing.T, s *shelf, after int64) *feed.Feed {
 	t.Helper()
-	f, err := feed.Open(t.Context(), feed.Options{Log: s, Sessions: s, Beat: time.Hour}, id, after)
+	f, err := feed.New(s, s).Open(t.Context(), id, after, time.Hour)
 	require.NoError(t, err)
 	t.Cleanup(f.Close)
 	return f
@@ -190,7 +192,7 @@ func TestDeletedRangeIsOneGap(t *testing.T) {
 	require.Equal(t, "gap 3-7 ", nextItems(t, f))
 	require.EqualValues(t, 7, f.Position())
 	require.Equal(t, "8 text_delta 9 text_delta caught up ", nextItems(t, f))
-	_, err := feed.Open(t.Context(), feed.Options{Log: s, Sessions: s}, id, 0)
+	_, err := feed.New(s, s).Open(t.Context(), id, 0, 0)
 	var gone *eventlog.PositionGoneError
 	require.ErrorAs(t, err, &gone)
 }
@@ -198,11 +200,49 @@ func TestDeletedRangeIsOneGap(t *testing.T) {
 func TestIdleFeedSendsHeartbeats(t *testing.T) {
 	t.Parallel()
 	s := newShelf(0)
-	f, err := feed.Open(t.Context(), feed.Options{Log: s, Sessions: s, Beat: time.Millisecond}, id, 0)
+	f, err := feed.New(s, s).Open(t.Context(), id, 0, time.Millisecond)
 	require.NoError(t, err)
 	require.Equal(t, "caught up ", nextItems(t, f))
 	require.Empty(t, nextItems(t, f))
 	require.Empty(t, nextItems(t, f))
 	f.Close()
 	require.Zero(t, s.open)
+}
+
+// slowSessions is a store whose reads wait until the test lets them end.
+type slowSessions struct {
+	*shelf
+	reads atomic.Int64
+	end   chan struct{}
+}
+
+func (s *slowSessions) SessionGet(ctx context.Context, sessionID string) (session.Session, error) {
+	s.reads.Add(1)
+	<-s.end
+	return s.shelf.SessionGet(ctx, sessionID)
+}
+
+func TestFeedsOpenedTogetherShareReads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowSessions{shelf: newShelf(3), end: make(chan struct{})}
+		feeds := feed.New(s, s)
+		var opened sync.WaitGroup
+		for range 500 {
+			opened.Go(func() {
+				f, err := feeds.Open(t.Context(), id, 0, time.Hour)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				f.Close()
+			})
+		}
+		synctest.Wait()
+		s.end <- struct{}{} // the first feed's read, which began before the other feeds were opened
+		s.end <- struct{}{}
+		opened.Wait()
+		require.EqualValues(t, 2, s.reads.Load())
+		require.Zero(t, s.open)
+	})
 }

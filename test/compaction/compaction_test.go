@@ -89,7 +89,7 @@ func (b *bundle) read(t *testing.T, id string, after int64) read {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	f, err := feed.Open(ctx, feed.Options{Log: feed.Of(b.follower), Sessions: b.DB}, id, after)
+	f, err := feed.New(feed.Of(b.follower), b.DB).Open(ctx, id, after, 0)
 	require.NoError(t, err)
 	defer f.Close()
 	out := read{events: map[int64]eventlog.Event{}}
