@@ -66,7 +66,8 @@ type attempt struct {
 
 	steering steering
 
-	deferred *batch // frames without events, to be committed with the next ones
+	deferred *batch // frames that no reader waits for, to be committed with the next ones
+	spoken   string // the block of the newest delta
 
 	flushing bool                 // the turn has ended, and the runner sends the rest of the transcripts
 	last     []transcript.Segment // segments of that rest, which are stored with the end of the run

@@ -32,9 +32,9 @@ type batch struct {
 	// from answering it again.
 	urgent bool
 	began  time.Time
-	// prelude is the time of the first event, or zero. awaited means that the batch has events that
-	// readers wait for.
-	prelude time.Time
+	// due is when the batch is committed at the latest if no reader waits for its events; zero if it
+	// has none. awaited means that readers wait for some.
+	due     time.Time
 	awaited bool
 }
 
@@ -68,24 +68,37 @@ func (b *batch) addEvents(events []eventlog.Draft) error {
 	return nil
 }
 
-// observe determines whether the events of a frame are only a prelude: the agent's echo of the
-// prompt, the start of an empty text block, or the usage of the turn.
-func (b *batch) observe(events []conversation.Event) {
+// observe determines whether readers wait for the events of a frame. They do not wait for a prelude:
+// the agent's echo of the prompt, and the start of an empty text block. Nor do they wait for a
+// conclusion: the end of a block whose text they have got in deltas, and the usage of the turn. spoken
+// is the block of the newest delta, which observe updates.
+func (b *batch) observe(events []conversation.Event, spoken *string) {
 	for _, e := range events {
+		deferral := maxPreludeDeferral
 		switch d := e.Data.(type) {
 		case conversation.BlockStart:
-			text := d.Block.Type == conversation.AssistantText || d.Block.Type == conversation.Thinking
-			b.awaited = b.awaited || d.Block.Type != conversation.UserMessage && (!text || d.Block.Content != "")
+			b.awaited = b.awaited || d.Block.Type != conversation.UserMessage && (!isText(d.Block) || d.Block.Content != "")
 		case conversation.BlockComplete:
-			b.awaited = b.awaited || d.Block.Type != conversation.UserMessage
+			if isText(d.Block) && d.Block.ID == *spoken {
+				deferral = maxConclusionDeferral
+			} else {
+				b.awaited = b.awaited || d.Block.Type != conversation.UserMessage
+			}
 		case conversation.MetadataUpdate:
+			deferral = maxConclusionDeferral
+		case conversation.TextDelta:
+			*spoken, b.awaited = d.BlockID, true
 		default:
 			b.awaited = true
 		}
-		if b.prelude.IsZero() {
-			b.prelude = time.Now()
+		if due := time.Now().Add(deferral); b.due.IsZero() || due.Before(b.due) {
+			b.due = due
 		}
 	}
+}
+
+func isText(b conversation.Block) bool {
+	return b.Type == conversation.AssistantText || b.Type == conversation.Thinking
 }
 
 // addImages adds the images of a frame.

@@ -3,6 +3,7 @@ package turn
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +24,7 @@ import (
 func TestFramesWithoutEventsAreCommittedWithNext(t *testing.T) {
 	t.Parallel()
 	silent, word, end, repeat, opens := "", "word", "end", "prompt", "opens"
+	says, closes, usage, tool := "says", "closes", "usage", "tool"
 	for name, c := range map[string]struct {
 		first  bool // the first frame of the session
 		closed bool // the runner has no more frames
@@ -36,21 +38,27 @@ func TestFramesWithoutEventsAreCommittedWithNext(t *testing.T) {
 		"an empty block of text waits":              {lines: []string{repeat, opens, word, opens, end}, want: []int64{-1, -1, 2, 2, 4}},
 		"not with other events":                     {lines: []string{repeat, word, repeat, end}, want: []int64{-1, 1, 1, 3}},
 		"events do not":                             {lines: []string{word, word}, want: []int64{0, 1}},
+		"the end of a block with known text waits":  {lines: []string{opens, says, closes, silent, usage, end}, want: []int64{-1, 1, 1, 1, 1, 5}},
+		"the next block is committed with it":       {lines: []string{says, closes, usage, tool}, want: []int64{0, 0, 0, 3}},
+		"a block whose text is new does not":        {lines: []string{opens, closes, says, closes}, want: []int64{-1, 1, 2, 2}},
+		"a tool that has ended does not":            {lines: []string{says, tool, closes}, want: []int64{0, 1, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a, log := newDeferring(!c.first)
-			a.closed, a.lastFrame = c.closed, int64(len(c.lines))-1
-			for i, line := range c.lines {
-				require.NoError(t, a.commit(t.Context(), nil, []runner.Message{frameOf(int64(i), line)}))
-				require.Equal(t, c.want[i], a.frame, "after line %d", i)
-			}
-			require.Equal(t, log.last, a.frame)
-			for _, add := range log.appends {
-				var state turnState
-				require.NoError(t, json.Unmarshal(add.State, &state))
-				require.Equal(t, []byte{byte(add.LastFrame)}, state.Translator, "the state is that after the frame")
-			}
+			synctest.Test(t, func(t *testing.T) { // no time passes
+				a, log := newDeferring(!c.first)
+				a.closed, a.lastFrame = c.closed, int64(len(c.lines))-1
+				for i, line := range c.lines {
+					require.NoError(t, a.commit(t.Context(), nil, []runner.Message{frameOf(int64(i), line)}))
+					require.Equal(t, c.want[i], a.frame, "after line %d", i)
+				}
+				require.Equal(t, log.last, a.frame)
+				for _, add := range log.appends {
+					var state turnState
+					require.NoError(t, json.Unmarshal(add.State, &state))
+					require.Equal(t, []byte{byte(add.LastFrame)}, state.Translator, "the state is that after the frame")
+				}
+			})
 		})
 	}
 }
@@ -86,6 +94,61 @@ func TestPreludeWaitsForMilliseconds(t *testing.T) {
 		require.Equal(t, maxPreludeDeferral, time.Since(began))
 		require.Len(t, log.appends, 1)
 		require.Len(t, log.appends[0].Events, 1)
+	})
+}
+
+// TestConclusionWaitsForFiftyMilliseconds checks that the end of a block whose text readers have is
+// committed together with the events that follow, or alone if none follow, and that a prelude after
+// it does not wait longer for that.
+func TestConclusionWaitsForFiftyMilliseconds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		line string
+		want time.Duration
+	}{
+		"alone":          {want: maxConclusionDeferral},
+		"with the usage": {line: "usage", want: maxConclusionDeferral},
+		"with a prelude": {line: "opens", want: maxPreludeDeferral},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				a, log := newDeferring(true)
+				link := &turnLink{inbox: newInbox(), room: semaphore.NewWeighted(1), share: semaphore.NewWeighted(1)}
+				require.NoError(t, a.commit(t.Context(), nil, []runner.Message{frameOf(0, "says")}))
+				require.EqualValues(t, 0, a.frame)
+				last := int64(1)
+				messages := []runner.Message{frameOf(1, "closes")}
+				if c.line != "" {
+					messages, last = append(messages, frameOf(2, c.line)), 2
+				}
+				began := time.Now()
+				require.NoError(t, a.commit(t.Context(), nil, messages))
+				require.NoError(t, a.follow(t.Context(), link, func([]runner.Message) bool { return a.frame >= last }, func() {}))
+				require.Equal(t, c.want, time.Since(began))
+				require.Len(t, log.appends, 2)
+			})
+		})
+	}
+}
+
+// TestDeferredEventsSurviveEndOfLink checks that events that wait for others are committed when the
+// link or the attempt ends.
+func TestDeferredEventsSurviveEndOfLink(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, log := newDeferring(true)
+		link := &turnLink{inbox: newInbox(), room: semaphore.NewWeighted(1), share: semaphore.NewWeighted(1)}
+		require.NoError(t, a.commit(t.Context(), nil, []runner.Message{frameOf(0, "says")}))
+		require.NoError(t, a.commit(t.Context(), nil, []runner.Message{frameOf(1, "closes")}))
+		require.EqualValues(t, 0, a.frame)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cause := errors.New("the session hibernates")
+		cancel(cause)
+		err := a.follow(ctx, link, func([]runner.Message) bool { return false }, func() {})
+		require.ErrorIs(t, err, cause)
+		require.EqualValues(t, 1, a.frame)
+		require.EqualValues(t, 1, log.last)
 	})
 }
 
@@ -134,6 +197,16 @@ func (c *counting) Translate(f agent.Frame) (translation agent.Translation, err 
 	case "opens":
 		block := conversation.Block{ID: "a", Type: conversation.AssistantText, Status: conversation.Streaming}
 		translation.Events = []conversation.Event{{Type: conversation.EventBlockStart, At: f.At, Data: conversation.BlockStart{Block: block}}}
+	case "says":
+		translation.Events = []conversation.Event{{Type: conversation.EventTextDelta, At: f.At, Data: conversation.TextDelta{BlockID: "a", Delta: "word"}}}
+	case "closes":
+		block := conversation.Block{ID: "a", Type: conversation.AssistantText, Status: conversation.Complete, Content: "word"}
+		translation.Events = []conversation.Event{{Type: conversation.EventBlockComplete, At: f.At, Data: conversation.BlockComplete{Block: block}}}
+	case "usage":
+		translation.Events = []conversation.Event{{Type: conversation.EventMetadataUpdate, At: f.At, Data: conversation.MetadataUpdate{}}}
+	case "tool":
+		block := conversation.Block{ID: "t", Type: conversation.ToolUse, Status: conversation.Complete}
+		translation.Events = []conversation.Event{{Type: conversation.EventBlockComplete, At: f.At, Data: conversation.BlockComplete{Block: block}}}
 	case "end":
 		translation.End = &agent.TurnEnd{Outcome: session.OutcomeCompleted}
 	default:

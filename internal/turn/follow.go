@@ -33,14 +33,15 @@ func (a *attempt) follow(ctx context.Context, link *turnLink, done func([]runner
 	for !done(messages) {
 		waiting()
 		tick.Reset(quietTick)
-		if a.deferred != nil && !a.deferred.prelude.IsZero() {
-			due.Reset(time.Until(a.deferred.prelude.Add(maxPreludeDeferral)))
+		if a.deferred != nil && !a.deferred.due.IsZero() {
+			due.Reset(time.Until(a.deferred.due))
 		} else {
 			due.Stop()
 		}
 		var err error
 		var changed bool
 		if messages, changed, err = link.take(ctx, tick.C, due.C, a.waiting.changed, a.steering.changed); err != nil {
+			a.appendDeferred(ctx)
 			return err
 		}
 		if len(messages) > 0 {
@@ -70,7 +71,25 @@ func (a *attempt) follow(ctx context.Context, link *turnLink, done func([]runner
 	return nil
 }
 
-// pace reports the frames that are handled: those that are committed, and those without events that
+// appendDeferred commits deferred frames when the link has ended, since their sandbox may be lost. If
+// that fails, the next attempt reads them again, unless it is.
+func (a *attempt) appendDeferred(ctx context.Context) {
+	if a.deferred == nil || len(a.deferred.add.Events) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAppendTimeout)
+	defer cancel()
+	if err := a.append(ctx, a.deferred); err != nil {
+		a.log().InfoContext(ctx, "deferred frames were not stored", slog.Any("error", err))
+		return
+	}
+	a.deferred = nil
+}
+
+// lastAppendTimeout bounds the commit of deferred frames when the link has ended.
+const lastAppendTimeout = time.Second
+
+// pace reports the frames that are handled: those that are committed, and those that are deferred and
 // will be committed with the next ones.
 func (a *attempt) pace(link *turnLink) {
 	if link.pacer == nil {
@@ -168,7 +187,7 @@ func (a *attempt) addFrame(ctx context.Context, link *turnLink, next *batch, f *
 	for _, id := range translated.Resolved {
 		next.add.Resolved = append(next.add.Resolved, eventlog.Resolution{Frame: f.No, Part: a.part, AgentID: id})
 	}
-	next.observe(translated.Events)
+	next.observe(translated.Events, &a.spoken)
 	next.frame, next.at, next.end = f.No, f.At, translated.End
 	return nil
 }
@@ -178,12 +197,14 @@ const (
 	maxDeferral = time.Second
 	// maxPreludeDeferral is how long a prelude waits for the agent's output.
 	maxPreludeDeferral = 5 * time.Millisecond
+	// maxConclusionDeferral is how long a conclusion waits for the next output or the end of the turn.
+	maxConclusionDeferral = 50 * time.Millisecond
 )
 
 // mayWait reports whether a batch may be committed with the next: its frames only change the state
-// of the translator, or are a prelude. No reader waits for such frames, and a later attempt reads
-// them again. Agents print several such lines right before their first words, which would otherwise
-// wait for the commits of those lines. The exceptions are the first frame of a session, which shows
+// of the translator, or are a prelude or a conclusion. No reader waits for such frames, and a later
+// attempt reads them again. Agents print several such lines right before their first words, which would
+// otherwise wait for the commits of those lines, and several right before the end of a turn. The exceptions are the first frame of a session, which shows
 // the next run that the agent has a conversation to resume, and frames suspected of having ended an
 // earlier attempt.
 func (a *attempt) mayWait(b *batch) bool {
@@ -191,7 +212,7 @@ func (a *attempt) mayWait(b *batch) bool {
 	if !silent || !a.start.Resume || a.closed || a.suspicion.until >= 0 || time.Since(b.began) >= maxDeferral {
 		return false
 	}
-	return len(b.add.Events) == 0 || !b.prelude.IsZero() && !b.awaited && time.Since(b.prelude) < maxPreludeDeferral
+	return len(b.add.Events) == 0 || !b.awaited && time.Now().Before(b.due)
 }
 
 // MaxFrames bounds the frames of a turn, because lines without events also cost worker time.

@@ -28,7 +28,7 @@ func (a *attempt) park(ctx context.Context, link *turnLink) error {
 	if a.in.ParkAfter <= 0 || !open || a.end != nil || min(time.Since(a.lastActive), time.Since(a.tried)) < a.in.ParkAfter {
 		return nil
 	}
-	if err := a.commit(ctx, link, nil); err != nil { // frames without events
+	if err := a.commit(ctx, link, nil); err != nil { // deferred frames
 		return err
 	}
 	parked, err := a.Store.RunPark(ctx, run.Parking{
