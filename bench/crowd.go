@@ -110,11 +110,13 @@ func (g *crowd) speak(ctx context.Context, text string, spoken func()) error {
 	g.mu.Unlock()
 	ended := make(chan struct{}, 1) // a turn; there is one at a time
 	ended <- struct{}{}
-	once := sync.OnceFunc(func() { started(); spoken() })
+	once := sync.OnceFunc(spoken)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return g.client.stream(ctx, id, func(e event) {
 			switch e.Type {
+			case "block_start": // the agent has its prompt; its first word may come much later
+				started()
 			case "text_delta":
 				once()
 				g.words.take(e)

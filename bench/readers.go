@@ -115,8 +115,13 @@ func steadyRounds(ctx context.Context, p *probe, loop *eventLoop, session, loope
 	return nil
 }
 
-// wordsPerRound is the number of words in one steady round.
-const wordsPerRound = 30
+const (
+	// wordsPerRound is the number of words in one steady round. All readers get a word at the same
+	// time, so p99 is that of the slowest word if there are fewer than a hundred.
+	wordsPerRound = 60
+	// countedWords is the number of words whose transactions are counted.
+	countedWords = 60
+)
 
 // transactionsPerWord returns the number of database transactions for each word at a steady pace.
 func transactionsPerWord(ctx context.Context, sys *system, p *probe, pause time.Duration) (float64, error) {
@@ -124,11 +129,11 @@ func transactionsPerWord(ctx context.Context, sys *system, p *probe, pause time.
 	if err != nil {
 		return 0, err
 	}
-	if err := p.send(ctx, fmt.Sprintf("slow %s: %s", pause, strings.Repeat("word ", 2*wordsPerRound)), &prompts{}); err != nil {
+	if err := p.send(ctx, fmt.Sprintf("slow %s: %s", pause, strings.Repeat("word ", countedWords)), &prompts{}); err != nil {
 		return 0, err
 	}
 	after, err := sys.bare.transactions(ctx)
-	return float64(after-before) / (2 * wordsPerRound), err
+	return float64(after-before) / countedWords, err
 }
 
 // residentBytes returns the resident memory of a process in bytes.
