@@ -1,14 +1,18 @@
 package main
 
 import (
+	"bufio"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
@@ -103,6 +107,59 @@ func TestAgentIsStartedAgainAfterCrash(t *testing.T) {
 	w = b.started("run_2", script, "fine\n")
 	w.line("got fine")
 	require.EqualValues(t, 0, w.frames[0].No)
+}
+
+// asDyingAgent names the environment variable that makes the test binary act as dyingAgent.
+const asDyingAgent = "OVERWINTER_TEST_AS_DYING_AGENT"
+
+// dyingAgent answers its first line and is then ended by the kernel for a while, as a killed process
+// with much memory is: its first thread exits, and the others when input arrives that they do not
+// read, or after 300 ms. A second process only answers.
+func dyingAgent() {
+	runtime.LockOSThread() // the first thread, since no goroutine has been started
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		fmt.Fprintln(os.Stdout, "got "+lines.Text())
+		if f, err := os.OpenFile("died", os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+			continue
+		} else if f.Close() != nil {
+			break
+		}
+		go func() {
+			_, _ = unix.Poll([]unix.PollFd{{Fd: 0, Events: unix.POLLIN}}, 300)
+			os.Exit(1)
+		}()
+		_, _, _ = syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
+	}
+	os.Exit(0)
+}
+
+// TestPromptIsNotWrittenToDyingAgent checks that a prompt waits for the exit of a process that is
+// being ended, and is delivered to a new one.
+func TestPromptIsNotWrittenToDyingAgent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	script := fmt.Sprintf("echo $$ > pid; %s=1 exec %s", asDyingAgent, self)
+	w := b.started("run_1", script, "one\n")
+	w.line("got one")
+	data, err := os.ReadFile(filepath.Join(b.paths.Workspace, "pid"))
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return gone(pid) }, deadline, poll, "its first thread has exited")
+
+	w = b.started("run_2", script, "two\n")
+	var first runner.Frame
+	w.until(func(m runner.Message) bool {
+		f, ok := m.(*runner.Frame)
+		if ok {
+			first = *f
+		}
+		return ok
+	})
+	require.Equal(t, "got two", string(first.Data))
 }
 
 func TestUnstartableAgentEndsRunImmediately(t *testing.T) {

@@ -31,6 +31,9 @@ func TestMain(m *testing.M) {
 		_ = os.Unsetenv(asRunner)
 		main()
 	}
+	if os.Getenv(asDyingAgent) != "" {
+		dyingAgent()
+	}
 	leaktest.Main(m)
 }
 

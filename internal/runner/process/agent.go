@@ -418,6 +418,25 @@ func (a *Agent) Running() bool {
 	}
 }
 
+// exitBudget bounds AwaitExit. A process whose first thread has exited before the others, which is
+// rare, looks like one that is being ended.
+const exitBudget = time.Second
+
+// AwaitExit returns when the process has exited, if the kernel is ending it, and at once otherwise. A
+// process that was killed reads no more input, but a large one can only be reaped several
+// milliseconds later.
+func (a *Agent) AwaitExit() {
+	if !a.Running() || !isExiting(a.PID()) {
+		return
+	}
+	timer := time.NewTimer(exitBudget)
+	defer timer.Stop()
+	select {
+	case <-a.child.done:
+	case <-timer.C:
+	}
+}
+
 // Ended reports whether the exit frame has been recorded.
 func (a *Agent) Ended() bool {
 	select {

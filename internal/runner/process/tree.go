@@ -18,6 +18,21 @@ type process struct {
 	start string // in clock ticks since boot
 }
 
+// isExiting reports whether the kernel is ending a process.
+func isExiting(pid int) bool {
+	const flags, exiting = 6, 0x4 // PF_EXITING of include/linux/sched.h
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:]) // state ppid pgrp session tty tpgid flags …
+	if len(fields) <= flags {
+		return false
+	}
+	n, err := strconv.ParseUint(string(fields[flags]), 10, 64)
+	return err == nil && n&exiting != 0
+}
+
 // descendants lists the living processes below root. It reads only /proc, because not every sandbox
 // runtime has cgroups or lists of children. The runner is the subreaper of everything that the
 // agent starts, so processes that were double-forked or have their own session are found as well.

@@ -59,6 +59,7 @@ func (s *Server) begin(run string, start *runner.Start, seals int, report func(*
 	if a != nil {
 		a.CallOff()
 		s.reaper.Look()
+		a.AwaitExit()
 		switch {
 		case a.Running() && a.Key() != process.LaunchKey(start):
 			a.Stop(runner.StoppedLaunch, stopGrace)
