@@ -19,6 +19,7 @@
 //	failure                                result
 //	the agent does not read its stdin      ErrStuck after 64 writes; an interrupt kills it after its grace
 //	the agent ignores an interrupt         its tree is killed after the grace
+//	it was killed just before a prompt     the prompt waits for its exit, a second at most, and goes to a new one
 //	the agent detaches processes           the runner is their subreaper: they are found and killed
 //	a dead agent's pipe is held open       closed two seconds after the process tree has exited
 //	a line is longer than the bound        it is truncated and flagged

@@ -18,19 +18,37 @@ type process struct {
 	start string // in clock ticks since boot
 }
 
+// Fields of statOf, by their index.
+const (
+	statState  = 0
+	statParent = 1
+	statFlags  = 6
+	statStart  = 19
+)
+
+// statOf returns the fields of /proc/PID/stat after the process's name, which may contain any
+// character; nil if the process has exited.
+func statOf(pid string) [][]byte {
+	data, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return nil
+	}
+	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
+	if len(fields) <= statStart {
+		return nil
+	}
+	return fields
+}
+
 // isExiting reports whether the kernel is ending a process.
 func isExiting(pid int) bool {
-	const flags, exiting = 6, 0x4 // PF_EXITING of include/linux/sched.h
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
+	const exiting = 0x4 // PF_EXITING of include/linux/sched.h
+	fields := statOf(strconv.Itoa(pid))
+	if fields == nil {
 		return false
 	}
-	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:]) // state ppid pgrp session tty tpgid flags …
-	if len(fields) <= flags {
-		return false
-	}
-	n, err := strconv.ParseUint(string(fields[flags]), 10, 64)
-	return err == nil && n&exiting != 0
+	flags, err := strconv.ParseUint(string(fields[statFlags]), 10, 64)
+	return err == nil && flags&exiting != 0
 }
 
 // descendants lists the living processes below root. It reads only /proc, because not every sandbox
@@ -55,23 +73,14 @@ func descendants(root int) ([]process, error) {
 		if err != nil {
 			continue
 		}
-		data, err := os.ReadFile("/proc/" + name + "/stat")
-		if err != nil {
+		fields := statOf(name)
+		if fields == nil {
 			continue // it has exited meanwhile
 		}
-		// pid (comm) state ppid … starttime; comm may contain any character.
-		i := bytes.LastIndexByte(data, ')')
-		if i < 0 {
-			continue
-		}
-		fields := bytes.Fields(data[i+1:])
-		if len(fields) < 20 {
-			continue
-		}
-		parent, _ := strconv.Atoi(string(fields[1]))
-		state := fields[0][0]
+		parent, _ := strconv.Atoi(string(fields[statParent]))
+		state := fields[statState][0]
 		children[parent] = append(children[parent], entry{
-			process: process{pid: pid, start: string(fields[19])},
+			process: process{pid: pid, start: string(fields[statStart])},
 			dead:    state == 'Z' || state == 'X',
 		})
 	}
