@@ -357,7 +357,8 @@ func (r *rig) peak(t *testing.T, p part) (most int) {
 	return most
 }
 
-// sendMany sends prompts and returns how many were accepted.
+// sendMany sends prompts and returns how many were accepted. As clients do, it repeats those that
+// got no answer or a failure of the server.
 func (s *subject) sendMany(t *testing.T, n int, content string) (accepted int) {
 	t.Helper()
 	var sending sync.WaitGroup
@@ -366,7 +367,13 @@ func (s *subject) sendMany(t *testing.T, n int, content string) (accepted int) {
 	for range 4 {
 		sending.Go(func() {
 			for i := range next {
-				if s.sendRaw(fmt.Sprintf("many%d", i), content) == http.StatusAccepted {
+				id, begun := fmt.Sprintf("many%d", i), time.Now()
+				status := s.sendRaw(id, content)
+				for (status == 0 || status >= 500) && time.Since(begun) < settleWithin {
+					<-time.After(100 * time.Millisecond)
+					status = s.sendRaw(id, content)
+				}
+				if status == http.StatusAccepted {
 					mu.Lock()
 					accepted++
 					mu.Unlock()

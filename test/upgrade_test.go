@@ -81,6 +81,7 @@ type flow struct {
 	pause     time.Duration // between prompts
 	rest      time.Duration // after each five of them
 	atOnce    int           // prompts
+	sleeps    bool          // between its prompts
 	completed atomic.Int64
 }
 
@@ -105,7 +106,7 @@ func (u *upgrade) begin(t *testing.T) {
 		if pause < time.Second { // a flow without rests would use as much CPU time as there is
 			f.rest = 2 * time.Second
 		}
-		if pause == 3*time.Second { // it sleeps and wakes between its prompts
+		if f.sleeps = pause == 3*time.Second; f.sleeps {
 			u.must(t, http.StatusOK, "PATCH", "/api/sessions/"+f.id, object{"idleTimeout": "1s"})
 		}
 		u.flows = append(u.flows, f)
@@ -244,6 +245,11 @@ func (u *upgrade) end(t *testing.T) {
 	for _, s := range u.subjects {
 		s.senders.Wait()
 		eventually(t, 3*time.Minute, "the prompts of "+s.id+" end", func() error { return s.unsettled(false) })
+	}
+	for _, f := range u.flows {
+		if f.sleeps { // an audit needs a session that doesn't change its state
+			u.waitStatus(t, f.id, "hibernated", settleWithin)
+		}
 	}
 	for _, s := range u.subjects {
 		s.audit(t)
