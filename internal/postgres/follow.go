@@ -252,7 +252,7 @@ func (db *DB) EventsPrune(ctx context.Context, sessionID string, through int64) 
 			return nil
 		}
 		// The text of open blocks is in events until it is stored in their rows.
-		live, err := s.q.BlocksLive(ctx, s, s.row.ID)
+		live, err := s.q.BlocksLive(ctx, s, &dbsqlc.BlocksLiveParams{SessionID: s.row.ID})
 		if err != nil {
 			return err
 		}

@@ -174,7 +174,7 @@ func (s *sessionTx) runClose(ctx context.Context, c closing, ending run.Ending, 
 	var in lookups
 	err = in.also(ctx, s.Conn, func(in *lookups) error {
 		var liveErr, questionsErr, abortsErr, headErr, lookErr error
-		closed.live, liveErr = s.q.BlocksLive(ctx, in, s.row.ID)
+		closed.live, liveErr = s.q.BlocksLive(ctx, in, &dbsqlc.BlocksLiveParams{SessionID: s.row.ID, Since: c.Run.BeganSeq})
 		closed.questions, questionsErr = s.q.QuestionsClose(ctx, in, &dbsqlc.QuestionsCloseParams{RunID: c.Run.ID, Reason: question.ReasonTurnEnded, At: s.now})
 		if requeue {
 			return cmp.Or(liveErr, questionsErr)

@@ -166,7 +166,11 @@ func (db *DB) SandboxesOpen(ctx context.Context, sessionID string) ([]session.Sa
 // SandboxUnsaved returns the newest sandbox, ended or not, in which the session has worked since
 // its newest bundle; false if no such sandbox exists.
 func (db *DB) SandboxUnsaved(ctx context.Context, sessionID string) (session.UnsavedSandbox, bool, error) {
-	row, err := db.q.SandboxUnsaved(ctx, db.pool, sessionID)
+	var row dbsqlc.SandboxUnsavedRow
+	err := db.inOneTrip(ctx, func(in *lookups) (err error) {
+		row, err = db.q.SandboxUnsaved(ctx, in, sessionID)
+		return err
+	})
 	if isNoRows(err) {
 		return session.UnsavedSandbox{}, false, nil
 	}

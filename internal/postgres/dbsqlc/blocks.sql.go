@@ -290,11 +290,18 @@ func (q *Queries) BlocksGet(ctx context.Context, db DBTX, arg *BlocksGetParams) 
 }
 
 const blocksLive = `-- name: BlocksLive :many
-SELECT session_id, conversation_id, block_id, first_seq, position, text_seq, live, removed, block, size, removed_seq FROM blocks WHERE session_id = $1 AND live ORDER BY position
+SELECT session_id, conversation_id, block_id, first_seq, position, text_seq, live, removed, block, size, removed_seq FROM blocks WHERE session_id = $1 AND position >= $2 AND live ORDER BY position
 `
 
-func (q *Queries) BlocksLive(ctx context.Context, db DBTX, sessionID string) ([]Block, error) {
-	rows, err := db.Query(ctx, blocksLive, sessionID)
+type BlocksLiveParams struct {
+	SessionID string
+	Since     int64
+}
+
+// BlocksLive returns the open blocks with positions from since on. Blocks of earlier runs than the
+// open one are not live.
+func (q *Queries) BlocksLive(ctx context.Context, db DBTX, arg *BlocksLiveParams) ([]Block, error) {
+	rows, err := db.Query(ctx, blocksLive, arg.SessionID, arg.Since)
 	if err != nil {
 		return nil, err
 	}

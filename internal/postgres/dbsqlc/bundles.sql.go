@@ -220,9 +220,10 @@ LEFT JOIN bundles base ON base.session_id = $2 AND base.base
 LEFT JOIN bundles same ON same.id = $3 AND same.session_id = $2 AND same.snapshot_id = $5
 LEFT JOIN (
     SELECT x.prompt_id, CASE WHEN x.ended_at IS NULL THEN 'open' ELSE x.outcome END AS outcome
-    FROM runs x JOIN prompts p ON p.session_id = x.session_id AND p.id = x.prompt_id
-    WHERE x.session_id = $2 AND p.status <> 'queued' AND p.reason <> $11::text
-    ORDER BY x.began_seq DESC, x.started_at DESC LIMIT 1
+    FROM runs x
+    WHERE x.session_id = $2
+        AND (SELECT p.status <> 'queued' AND p.reason <> $11::text FROM prompts p WHERE p.session_id = x.session_id AND p.id = x.prompt_id)
+    ORDER BY x.no DESC LIMIT 1
 ) r ON true
 `
 
@@ -241,8 +242,9 @@ type BundleInsertParams struct {
 }
 
 // BundleInsert records the newest prompt that the agent has received and that was not reverted,
-// possibly the first prompt of a fork. A bundle with the snapshot of its parent shares the parent's
-// files.
+// possibly the first prompt of a fork. It looks at the runs one by one, the newest first, and at the
+// prompt of each: a join might read all of them. A bundle with the snapshot of its parent shares the
+// parent's files.
 func (q *Queries) BundleInsert(ctx context.Context, db DBTX, arg *BundleInsertParams) error {
 	_, err := db.Exec(ctx, bundleInsert,
 		arg.ID,

@@ -483,9 +483,12 @@ func (q *Queries) RunGet(ctx context.Context, db DBTX, id string) (Run, error) {
 }
 
 const runGetOpen = `-- name: RunGetOpen :one
-SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, steers_token, steers, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd, claim_id FROM runs WHERE session_id = $1 AND ended_at IS NULL
+SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, steers_token, steers, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd, claim_id FROM runs
+WHERE id = (SELECT n.id FROM runs n WHERE n.session_id = $1 ORDER BY n.no DESC LIMIT 1) AND ended_at IS NULL
 `
 
+// RunGetOpen looks at the newest run only: a run begins after the one before it has ended. Whatever
+// Postgres knows about the table, it reads one entry of the index of run numbers.
 func (q *Queries) RunGetOpen(ctx context.Context, db DBTX, sessionID string) (Run, error) {
 	row := db.QueryRow(ctx, runGetOpen, sessionID)
 	var i Run
@@ -638,7 +641,7 @@ SELECT s.agent, s.profile, s.options, coalesce(f.memory_id, i.memory_id, '')::te
         WHERE t.session_id = s.id AND t.no = s.transition_no
           AND t.to_status = 'running' AND t.generation = $2::bigint AND (t.receipt ->> 'kind' IN ('partial', 'fresh') OR t.receipt ->> 'moved' <> '')
           AND NOT EXISTS (
-            SELECT FROM runs r WHERE r.session_id = s.id AND r.generation = $2 AND r.id <> $1 AND (r.last_frame >= 0 OR r.outcome = 'completed')
+            SELECT FROM runs r WHERE r.session_id = t.session_id AND r.generation = t.generation AND r.id <> $1 AND (r.last_frame >= 0 OR r.outcome = 'completed')
           )
     ) AS receipt
 FROM sessions s
@@ -675,7 +678,8 @@ type RunSurroundingsRow struct {
 // one, in the session or in one that it was forked or imported from. It also returns the receipt of
 // the restore before the current sandbox, if the agent does not know of it: the receipt is not full or
 // the session was moved, and the agent has had no turn in that sandbox. While a session runs, its
-// newest transition is the one into running.
+// newest transition is the one into running. The runs are only compared with a transition that has
+// such a receipt, because the first run of a sandbox has to be compared with all of them.
 func (q *Queries) RunSurroundings(ctx context.Context, db DBTX, arg *RunSurroundingsParams) (RunSurroundingsRow, error) {
 	row := db.QueryRow(ctx, runSurroundings, arg.ID, arg.Generation, arg.SessionID)
 	var i RunSurroundingsRow

@@ -198,7 +198,7 @@ JOIN sessions s ON s.id = b.session_id
 LEFT JOIN bundles h ON h.id = s.head_bundle_id
 WHERE b.session_id = $1 AND b.sandbox_id <> ''
   AND (h.id IS NULL OR b.generation > h.generation OR b.generation = h.generation AND h.checkpoint)
-  AND (EXISTS (SELECT FROM runs r WHERE r.session_id = b.session_id AND r.generation = b.generation)
+  AND (coalesce((SELECT true FROM runs r WHERE r.session_id = b.session_id AND r.generation = b.generation ORDER BY r.no DESC LIMIT 1), false)
     OR EXISTS (SELECT FROM session_transitions t
         WHERE t.session_id = b.session_id AND t.generation = b.generation AND t.to_status = 'running'))
 ORDER BY b.generation DESC
@@ -218,8 +218,8 @@ type SandboxUnsavedRow struct {
 }
 
 // SandboxUnsaved finds the newest generation in which the session has worked since its newest
-// bundle. Its sandbox may have ended. waited is how long the session has been restoring, in
-// seconds.
+// bundle. Its sandbox may have ended. It looks at the newest runs first. waited is how long the
+// session has been restoring, in seconds.
 func (q *Queries) SandboxUnsaved(ctx context.Context, db DBTX, sessionID string) (SandboxUnsavedRow, error) {
 	row := db.QueryRow(ctx, sandboxUnsaved, sessionID)
 	var i SandboxUnsavedRow

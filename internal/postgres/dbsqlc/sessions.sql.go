@@ -330,7 +330,7 @@ func (q *Queries) SessionLeave(ctx context.Context, db DBTX, id string) error {
 }
 
 const sessionLock = `-- name: SessionLock :one
-SELECT l.id, l.no, l.status, l.status_reason, l.generation, l.transition_no, l.last_ordinal, l.last_seq, l.head_bundle_id, l.loaded, l.title, l.lazy, l.signalled_at, l.workflow_run, l.idle_timeout_ns, l.attendant, l.last_activity_at, l.agent, l.held_at, l.held_reason, l.title_given, l.step, clock_timestamp()::timestamptz AS now, set_config('plan_cache_mode', 'force_generic_plan', true)::text AS plans
+SELECT l.id, l.no, l.status, l.status_reason, l.generation, l.transition_no, l.last_ordinal, l.last_seq, l.head_bundle_id, l.loaded, l.title, l.lazy, l.signalled_at, l.workflow_run, l.idle_timeout_ns, l.attendant, l.last_activity_at, l.agent, l.held_at, l.held_reason, l.title_given, l.step, clock_timestamp()::timestamptz AS now, concat(set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true))::text AS plans
 FROM (
     SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
         idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason, title_given, step
@@ -368,8 +368,9 @@ type SessionLockRow struct {
 // SessionLock is the first statement of every write to a session. NO KEY, because the key never
 // changes and foreign keys to it must not wait. It also returns the server's time, read once the
 // row is locked: a subquery with a lock is executed before the columns around it. The last column
-// makes Postgres plan the later statements of the transaction once per connection: see
-// genericPlans. A statement for each of the three would cost more than what they do.
+// makes Postgres plan the later statements of the transaction once per connection, without scans of
+// whole tables, which may be small while a statement is planned: see genericPlans. A statement for
+// each of the three would cost more than what they do.
 func (q *Queries) SessionLock(ctx context.Context, db DBTX, id string) (SessionLockRow, error) {
 	row := db.QueryRow(ctx, sessionLock, id)
 	var i SessionLockRow
@@ -668,7 +669,7 @@ func (q *Queries) SessionTransit(ctx context.Context, db DBTX, arg *SessionTrans
 }
 
 const sessionTryLock = `-- name: SessionTryLock :one
-SELECT l.id, l.no, l.status, l.status_reason, l.generation, l.transition_no, l.last_ordinal, l.last_seq, l.head_bundle_id, l.loaded, l.title, l.lazy, l.signalled_at, l.workflow_run, l.idle_timeout_ns, l.attendant, l.last_activity_at, l.agent, l.held_at, l.held_reason, l.title_given, l.step, clock_timestamp()::timestamptz AS now, set_config('plan_cache_mode', 'force_generic_plan', true)::text AS plans
+SELECT l.id, l.no, l.status, l.status_reason, l.generation, l.transition_no, l.last_ordinal, l.last_seq, l.head_bundle_id, l.loaded, l.title, l.lazy, l.signalled_at, l.workflow_run, l.idle_timeout_ns, l.attendant, l.last_activity_at, l.agent, l.held_at, l.held_reason, l.title_given, l.step, clock_timestamp()::timestamptz AS now, concat(set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true))::text AS plans
 FROM (
     SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
         idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason, title_given, step

@@ -48,7 +48,9 @@ SELECT c.after AS position, (
 ) AS left_out FROM cut c;
 
 -- name: BlocksLive :many
-SELECT * FROM blocks WHERE session_id = @session_id AND live ORDER BY position;
+-- BlocksLive returns the open blocks with positions from since on. Blocks of earlier runs than the
+-- open one are not live.
+SELECT * FROM blocks WHERE session_id = @session_id AND position >= @since AND live ORDER BY position;
 
 -- name: BlocksGet :many
 -- BlocksGet reads the blocks that a batch of appends concerns.

@@ -209,8 +209,9 @@ SELECT
 
 -- name: BundleInsert :exec
 -- BundleInsert records the newest prompt that the agent has received and that was not reverted,
--- possibly the first prompt of a fork. A bundle with the snapshot of its parent shares the parent's
--- files.
+-- possibly the first prompt of a fork. It looks at the runs one by one, the newest first, and at the
+-- prompt of each: a join might read all of them. A bundle with the snapshot of its parent shares the
+-- parent's files.
 INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, last_seq, prompt_id, outcome, files_epoch, files_of)
 SELECT @id, @session_id, @parent_id, @generation, @snapshot_id, @manifest, @verified, @checkpoint, @created_at, @last_seq::bigint,
     coalesce(r.prompt_id, base.prompt_id, ''), coalesce(r.outcome, base.outcome, ''),
@@ -222,9 +223,10 @@ LEFT JOIN bundles base ON base.session_id = @session_id AND base.base
 LEFT JOIN bundles same ON same.id = @parent_id AND same.session_id = @session_id AND same.snapshot_id = @snapshot_id
 LEFT JOIN (
     SELECT x.prompt_id, CASE WHEN x.ended_at IS NULL THEN 'open' ELSE x.outcome END AS outcome
-    FROM runs x JOIN prompts p ON p.session_id = x.session_id AND p.id = x.prompt_id
-    WHERE x.session_id = @session_id AND p.status <> 'queued' AND p.reason <> @reverted::text
-    ORDER BY x.began_seq DESC, x.started_at DESC LIMIT 1
+    FROM runs x
+    WHERE x.session_id = @session_id
+        AND (SELECT p.status <> 'queued' AND p.reason <> @reverted::text FROM prompts p WHERE p.session_id = x.session_id AND p.id = x.prompt_id)
+    ORDER BY x.no DESC LIMIT 1
 ) r ON true;
 
 -- name: BundleViewGet :one

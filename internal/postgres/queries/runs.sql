@@ -7,7 +7,10 @@ VALUES (@id, (SELECT coalesce(max(r.no), 0) + 1 FROM runs r WHERE r.session_id =
 SELECT * FROM runs WHERE id = @id;
 
 -- name: RunGetOpen :one
-SELECT * FROM runs WHERE session_id = @session_id AND ended_at IS NULL;
+-- RunGetOpen looks at the newest run only: a run begins after the one before it has ended. Whatever
+-- Postgres knows about the table, it reads one entry of the index of run numbers.
+SELECT * FROM runs
+WHERE id = (SELECT n.id FROM runs n WHERE n.session_id = @session_id ORDER BY n.no DESC LIMIT 1) AND ended_at IS NULL;
 
 -- name: RunAttach :exec
 UPDATE runs SET token = @token, attempt = @attempt, held_dispatch = @held_dispatch, held_attempt = @held_attempt,
@@ -51,7 +54,8 @@ WHERE r.id = @id;
 -- one, in the session or in one that it was forked or imported from. It also returns the receipt of
 -- the restore before the current sandbox, if the agent does not know of it: the receipt is not full or
 -- the session was moved, and the agent has had no turn in that sandbox. While a session runs, its
--- newest transition is the one into running.
+-- newest transition is the one into running. The runs are only compared with a transition that has
+-- such a receipt, because the first run of a sandbox has to be compared with all of them.
 SELECT s.agent, s.profile, s.options, coalesce(f.memory_id, i.memory_id, '')::text AS memory_id, coalesce(f.handed_from, '')::text AS handed_from,
     coalesce(b.sandbox_id, '')::text AS sandbox_id,
     coalesce(w.lineage, '')::text AS lineage, coalesce(w.seq, 0)::bigint AS seq, coalesce(w.base, '')::text AS base, coalesce(w.diff_key, '')::text AS diff_key,
@@ -62,7 +66,7 @@ SELECT s.agent, s.profile, s.options, coalesce(f.memory_id, i.memory_id, '')::te
         WHERE t.session_id = s.id AND t.no = s.transition_no
           AND t.to_status = 'running' AND t.generation = @generation::bigint AND (t.receipt ->> 'kind' IN ('partial', 'fresh') OR t.receipt ->> 'moved' <> '')
           AND NOT EXISTS (
-            SELECT FROM runs r WHERE r.session_id = s.id AND r.generation = @generation AND r.id <> @id AND (r.last_frame >= 0 OR r.outcome = 'completed')
+            SELECT FROM runs r WHERE r.session_id = t.session_id AND r.generation = t.generation AND r.id <> @id AND (r.last_frame >= 0 OR r.outcome = 'completed')
           )
     ) AS receipt
 FROM sessions s

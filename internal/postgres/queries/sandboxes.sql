@@ -36,8 +36,8 @@ ORDER BY b.session_id, b.generation;
 
 -- name: SandboxUnsaved :one
 -- SandboxUnsaved finds the newest generation in which the session has worked since its newest
--- bundle. Its sandbox may have ended. waited is how long the session has been restoring, in
--- seconds.
+-- bundle. Its sandbox may have ended. It looks at the newest runs first. waited is how long the
+-- session has been restoring, in seconds.
 SELECT b.session_id, b.generation, b.sandbox_id, s.status, (b.generation = s.generation)::boolean AS is_current,
     b.reserved_at, b.ready_at, b.deadline,
     coalesce((SELECT extract(epoch FROM clock_timestamp() - t.at) FROM session_transitions t
@@ -47,7 +47,7 @@ JOIN sessions s ON s.id = b.session_id
 LEFT JOIN bundles h ON h.id = s.head_bundle_id
 WHERE b.session_id = @session_id AND b.sandbox_id <> ''
   AND (h.id IS NULL OR b.generation > h.generation OR b.generation = h.generation AND h.checkpoint)
-  AND (EXISTS (SELECT FROM runs r WHERE r.session_id = b.session_id AND r.generation = b.generation)
+  AND (coalesce((SELECT true FROM runs r WHERE r.session_id = b.session_id AND r.generation = b.generation ORDER BY r.no DESC LIMIT 1), false)
     OR EXISTS (SELECT FROM session_transitions t
         WHERE t.session_id = b.session_id AND t.generation = b.generation AND t.to_status = 'running'))
 ORDER BY b.generation DESC

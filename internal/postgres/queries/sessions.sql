@@ -33,9 +33,10 @@ SELECT * FROM session_views WHERE id = ANY(@ids::text[]);
 -- SessionLock is the first statement of every write to a session. NO KEY, because the key never
 -- changes and foreign keys to it must not wait. It also returns the server's time, read once the
 -- row is locked: a subquery with a lock is executed before the columns around it. The last column
--- makes Postgres plan the later statements of the transaction once per connection: see
--- genericPlans. A statement for each of the three would cost more than what they do.
-SELECT l.*, clock_timestamp()::timestamptz AS now, set_config('plan_cache_mode', 'force_generic_plan', true)::text AS plans
+-- makes Postgres plan the later statements of the transaction once per connection, without scans of
+-- whole tables, which may be small while a statement is planned: see genericPlans. A statement for
+-- each of the three would cost more than what they do.
+SELECT l.*, clock_timestamp()::timestamptz AS now, concat(set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true))::text AS plans
 FROM (
     SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
         idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason, title_given, step
@@ -163,7 +164,7 @@ UPDATE sessions SET title = @title WHERE id = @id AND NOT title_given;
 -- name: SessionTryLock :one
 -- SessionTryLock is SessionLock without waiting: it returns no row if another transaction has
 -- locked the session.
-SELECT l.*, clock_timestamp()::timestamptz AS now, set_config('plan_cache_mode', 'force_generic_plan', true)::text AS plans
+SELECT l.*, clock_timestamp()::timestamptz AS now, concat(set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true))::text AS plans
 FROM (
     SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
         idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason, title_given, step
