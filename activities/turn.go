@@ -146,7 +146,7 @@ func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start run.Start, to
 	}
 	end := at.End
 	ending := run.Ending{
-		RunID: in.RunID, Token: token, Outcome: end.Outcome, Reason: end.Reason, Usage: end.Usage, Model: end.Model, Segments: at.Segments,
+		RunID: in.RunID, Token: token, Outcome: end.Outcome, Reason: end.Reason, Usage: end.Usage, Model: end.Model, Segments: at.Segments, Last: at.Last,
 	}
 	if in.Look {
 		ending.RecheckFor = activity.GetInfo(ctx).WorkflowExecution.RunID

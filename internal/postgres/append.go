@@ -69,10 +69,7 @@ const genericPlans = "select set_config('plan_cache_mode', 'force_generic_plan',
 	"set_config('enable_bitmapscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)"
 
 func (db *DB) eventsAppend(ctx context.Context, appends []eventlog.Append, begin []string, skipLocked bool) ([]error, error) {
-	b := &appendTx{
-		q: db.q, seal: db.sealState, appends: appends, skipLocked: skipLocked, fold: newBlockFold(appends), questions: newQuestionBatch(appends),
-		reports: newReportBatch(appends),
-	}
+	b := db.newAppendTx(appends, skipLocked)
 	var verdicts []error
 	err := db.inTwoTrips(ctx, "append events", begin,
 		func(in *lookups) error { return b.read(ctx, in) },
@@ -89,6 +86,13 @@ func (db *DB) eventsAppend(ctx context.Context, appends []eventlog.Append, begin
 	}
 	db.readers.publish(b.log.events) //nolint:contextcheck // the notifier outlives the call
 	return verdicts, nil
+}
+
+func (db *DB) newAppendTx(appends []eventlog.Append, skipLocked bool) appendTx {
+	return appendTx{
+		q: db.q, seal: db.sealState, appends: appends, skipLocked: skipLocked, fold: newBlockFold(appends), questions: newQuestionBatch(appends),
+		reports: newReportBatch(appends),
+	}
 }
 
 // appendTx is a transaction that has locked the sessions of a batch.
@@ -132,13 +136,9 @@ func (b *appendTx) read(ctx context.Context, in *lookups) error {
 	}
 	sessions, lockErr := b.lock(ctx, in, sortedSet(sessionIDs))
 	runs, runsErr := b.q.RunsForAppend(ctx, in, sortedSet(runIDs))
-	blocksErr := b.fold.read(ctx, b.q, in)
-	questionsErr := b.questions.read(ctx, b.q, in)
-	reported, reportsErr := b.reports.read(ctx, b.q, in)
-	if err := cmp.Or(lockErr, runsErr, blocksErr, questionsErr, reportsErr); err != nil {
+	if err := cmp.Or(lockErr, runsErr, b.readBlocks(ctx, in)); err != nil {
 		return err
 	}
-	b.reported = reported
 	b.sessions = make(map[string]*appendSession, len(sessions))
 	for _, row := range sessions {
 		row.Now = row.Now.UTC()
@@ -149,6 +149,15 @@ func (b *appendTx) read(ctx context.Context, in *lookups) error {
 		b.runs[row.ID] = &appendRun{RunsForAppendRow: row}
 	}
 	return nil
+}
+
+// readBlocks reads the blocks, questions and reports that the appends concern.
+func (b *appendTx) readBlocks(ctx context.Context, in *lookups) error {
+	blocksErr := b.fold.read(ctx, b.q, in)
+	questionsErr := b.questions.read(ctx, b.q, in)
+	reported, reportsErr := b.reports.read(ctx, b.q, in)
+	b.reported = reported
+	return cmp.Or(blocksErr, questionsErr, reportsErr)
 }
 
 func (b *appendTx) lock(ctx context.Context, in *lookups, ids []string) ([]dbsqlc.SessionsLockRow, error) {

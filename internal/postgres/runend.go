@@ -32,8 +32,12 @@ func (db *DB) RunEnd(ctx context.Context, ending run.Ending) (ended run.Run, err
 	}
 	var c closing
 	var was storedTranscripts
+	last, err := db.lastAppend(ending)
+	if err != nil {
+		return ended, err
+	}
 	read := func(in *lookups) error {
-		err := c.read(ctx, db.q, in, sessionID, ending.RunID)
+		err := cmp.Or(c.read(ctx, db.q, in, sessionID, ending.RunID), last.read(ctx, in))
 		if len(ending.Segments) > 0 {
 			err = cmp.Or(err, was.read(ctx, db.q, in, sessionID, ending.Segments))
 		}
@@ -50,6 +54,9 @@ func (db *DB) RunEnd(ctx context.Context, ending run.Ending) (ended run.Run, err
 		if ending.Token != "" && ending.Token != c.Run.Token {
 			return illegal("another attempt has run %s", c.Run.ID)
 		}
+		if err := last.write(ctx, s, &c); err != nil {
+			return err
+		}
 		ended, err = s.runEnd(ctx, c, ending)
 		return err
 	})
@@ -65,7 +72,7 @@ type closing struct {
 
 // alone reports whether only the run and its prompt end, and nothing waits in the queue.
 func (c *closing) alone() bool {
-	return !c.Writes && !c.Asks && !c.Commanded && c.Run.Steers == 0 && c.Prompt.Mode != string(session.Collect) && headOf(c.head).Queued == 0
+	return len(c.Writes) == 0 && !c.Asks && !c.Commanded && c.Run.Steers == 0 && c.Prompt.Mode != string(session.Collect) && headOf(c.head).Queued == 0
 }
 
 func (s *sessionTx) runEnd(ctx context.Context, c closing, ending run.Ending) (run.Run, error) {
@@ -147,7 +154,7 @@ type closedRun struct {
 func (s *sessionTx) runClose(ctx context.Context, c closing, ending run.Ending, requeue bool) (closed closedRun, err error) {
 	reason := text(ending.Reason)
 	end := dbsqlc.RunEndParams{
-		ID: c.Run.ID, Outcome: string(ending.Outcome), Reason: reason, Model: text(ending.Model),
+		ID: c.Run.ID, Outcome: string(ending.Outcome), Reason: reason, Model: text(ending.Model), LastFrame: c.Run.LastFrame,
 		InputTokens: ending.Usage.InputTokens, OutputTokens: ending.Usage.OutputTokens,
 		CostUsd: ending.Usage.Cost(), ToolCalls: ending.Usage.ToolCalls, At: s.now,
 	}
@@ -342,7 +349,7 @@ func (db *DB) RunReturn(ctx context.Context, runID, reason string, untouched boo
 		if run.LastFrame >= 0 {
 			return illegal("run %s has reached the agent", runID)
 		}
-		end := dbsqlc.RunEndParams{ID: runID, Outcome: string(session.OutcomeCancelled), Reason: text(reason), At: s.now}
+		end := dbsqlc.RunEndParams{ID: runID, Outcome: string(session.OutcomeCancelled), Reason: text(reason), LastFrame: run.LastFrame, At: s.now}
 		if err := s.q.RunEnd(ctx, s, &end); err != nil {
 			return err
 		}

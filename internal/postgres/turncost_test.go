@@ -106,9 +106,14 @@ func TestStatementsPerTurn(t *testing.T) {
 		})
 		rest := []transcript.Segment{{SessionID: b.id, RunID: runID, Path: "a.jsonl", Version: 1, Offset: size, Data: []byte("line\n")}}
 		size += 5
-		costs["RunEnd with transcripts"] = count(func() { // instead of TranscriptAppend and RunEnd, as turns mostly end
+		frame++
+		last := &eventlog.Append{
+			SessionID: b.id, RunID: runID, Generation: 1, Token: "token", LastFrame: 0,
+			Events: []eventlog.Draft{closed(0, fmt.Sprintf("b%d", frame)), draft("metadata_update", 0, 1, `{}`)},
+		}
+		costs["RunEnd with transcripts and last frames"] = count(func() { // instead of EventsTryAppend, TranscriptAppend and RunEnd, as turns mostly end
 			_, err = db.RunEnd(b.ctx, run.Ending{
-				RunID: runID, Token: "token", Outcome: session.OutcomeCompleted, RecheckFor: "workflow-run", Attend: "a1", Segments: rest,
+				RunID: runID, Token: "token", Outcome: session.OutcomeCompleted, RecheckFor: "workflow-run", Attend: "a1", Segments: rest, Last: last,
 			})
 			require.NoError(t, err)
 		})
@@ -148,22 +153,22 @@ func TestStatementsPerTurn(t *testing.T) {
 		})
 	}
 	require.Equal(t, map[string]cost{
-		"PromptSubmit":            {Statements: 9, RoundTrips: 2},
-		"RunBegin":                {Statements: 12, RoundTrips: 2},
-		"RunAttach":               {Statements: 8, RoundTrips: 3},
-		"RunEnd":                  {Statements: 9, RoundTrips: 2},
-		"RunEnd with transcripts": {Statements: 14, RoundTrips: 2},
-		"EventsTryAppend":         {Statements: 7, RoundTrips: 2},
-		"RunClaim":                {Statements: 13, RoundTrips: 2},
-		"SessionNeeds":            {Statements: 1, RoundTrips: 1},
-		"TranscriptAppend":        {Statements: 8, RoundTrips: 2},
-		"AttendantDue":            {Statements: 2, RoundTrips: 1},
-		"EventsRead":              {Statements: 2, RoundTrips: 1},
-		"RunClaim of nothing":     {Statements: 9, RoundTrips: 2},
-		"SessionGet":              {Statements: 4, RoundTrips: 1},
-		"SecretsNamed":            {Statements: 2, RoundTrips: 1},
-		"SecretsNamed of none":    {},
-		"SessionLook":             {Statements: 7, RoundTrips: 2},
+		"PromptSubmit": {Statements: 9, RoundTrips: 2},
+		"RunBegin":     {Statements: 12, RoundTrips: 2},
+		"RunAttach":    {Statements: 8, RoundTrips: 3},
+		"RunEnd":       {Statements: 9, RoundTrips: 2},
+		"RunEnd with transcripts and last frames": {Statements: 16, RoundTrips: 2},
+		"EventsTryAppend":                         {Statements: 7, RoundTrips: 2},
+		"RunClaim":                                {Statements: 13, RoundTrips: 2},
+		"SessionNeeds":                            {Statements: 1, RoundTrips: 1},
+		"TranscriptAppend":                        {Statements: 8, RoundTrips: 2},
+		"AttendantDue":                            {Statements: 2, RoundTrips: 1},
+		"EventsRead":                              {Statements: 2, RoundTrips: 1},
+		"RunClaim of nothing":                     {Statements: 9, RoundTrips: 2},
+		"SessionGet":                              {Statements: 4, RoundTrips: 1},
+		"SecretsNamed":                            {Statements: 2, RoundTrips: 1},
+		"SecretsNamed of none":                    {},
+		"SessionLook":                             {Statements: 7, RoundTrips: 2},
 	}, costs)
 }
 

@@ -3,6 +3,7 @@ package run
 import (
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/fork"
 	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/receipt"
@@ -119,6 +120,10 @@ type Ending struct {
 	RunID string
 	// Token is that of the attempt; empty if the workflow ends a run that no worker can end.
 	Token string
+	// Last is the append of the turn's last frames, if they are not stored yet: RunEnd stores them as
+	// Log.Append does, in its transaction, with the translator's state left out. It must have neither text
+	// nor questions, and requires the token. Nil for none.
+	Last *eventlog.Append
 	// Segments are the end of the turn's transcripts. They are stored together with the outcome, as
 	// TranscriptAppend stores them, unless the token is refused.
 	Segments []transcript.Segment

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/loopback"
 	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/question"
@@ -68,6 +69,8 @@ type attempt struct {
 
 	deferred *batch // frames that no reader waits for, to be committed with the next ones
 	spoken   string // the block of the newest delta
+
+	lastAppend *eventlog.Append // the last frames, which are stored with the end of the run
 
 	flushing bool                 // the turn has ended, and the runner sends the rest of the transcripts
 	last     []transcript.Segment // segments of that rest, which are stored with the end of the run
@@ -169,7 +172,7 @@ func (a *attempt) run(ctx context.Context) (err error) {
 			return err
 		}
 		defer a.stopSteering()
-		done := func([]runner.Message) bool { return a.end != nil || a.exhausted() || a.parked }
+		done := func([]runner.Message) bool { return a.ended() != nil || a.exhausted() || a.parked }
 		if err := a.follow(ctx, link, done, a.progress.Waiting); err != nil {
 			return err
 		}
@@ -177,13 +180,17 @@ func (a *attempt) run(ctx context.Context) (err error) {
 	if a.parked {
 		return nil
 	}
-	if a.end == nil {
+	if a.ended() == nil {
 		if err := pauseFor(ctx, a.InterruptedPause); err != nil {
 			return err
 		}
 		return final(DeliveryUnknown, errors.New("the runner was interrupted while it had this run"))
 	}
-	return traced(ctx, "flush transcripts", func(ctx context.Context) error { return a.flush(ctx, link) })
+	if err := traced(ctx, "flush transcripts", func(ctx context.Context) error { return a.flush(ctx, link) }); err != nil {
+		a.appendDeferred(ctx)
+		return err
+	}
+	return a.giveLast()
 }
 
 // errNotFlushed ends the wait for a runner that keeps its link alive but does not report that

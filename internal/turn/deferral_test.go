@@ -1,9 +1,11 @@
 package turn
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +25,7 @@ import (
 // nothing that a reader or the next run needs.
 func TestFramesWithoutEventsAreCommittedWithNext(t *testing.T) {
 	t.Parallel()
-	silent, word, end, repeat, opens := "", "word", "end", "prompt", "opens"
+	silent, word, repeat, opens := "", "word", "prompt", "opens"
 	says, closes, usage, tool := "says", "closes", "usage", "tool"
 	for name, c := range map[string]struct {
 		first  bool // the first frame of the session
@@ -31,14 +33,14 @@ func TestFramesWithoutEventsAreCommittedWithNext(t *testing.T) {
 		lines  []string
 		want   []int64 // the newest frame after each line
 	}{
-		"silent frames wait":                        {lines: []string{silent, silent, word, silent, end}, want: []int64{-1, -1, 2, 2, 4}},
+		"silent frames wait":                        {lines: []string{silent, silent, word, silent, silent}, want: []int64{-1, -1, 2, 2, 2}},
 		"the session has no conversation yet":       {first: true, lines: []string{silent, silent, word}, want: []int64{0, 1, 2}},
 		"the journal of an interrupted run is read": {closed: true, lines: []string{silent, word}, want: []int64{0, 1}},
 		"the repeated prompt waits":                 {lines: []string{silent, repeat, silent, word}, want: []int64{-1, -1, -1, 3}},
-		"an empty block of text waits":              {lines: []string{repeat, opens, word, opens, end}, want: []int64{-1, -1, 2, 2, 4}},
-		"not with other events":                     {lines: []string{repeat, word, repeat, end}, want: []int64{-1, 1, 1, 3}},
+		"an empty block of text waits":              {lines: []string{repeat, opens, word, opens, word}, want: []int64{-1, -1, 2, 2, 4}},
+		"not with other events":                     {lines: []string{repeat, word, repeat, word}, want: []int64{-1, 1, 1, 3}},
 		"events do not":                             {lines: []string{word, word}, want: []int64{0, 1}},
-		"the end of a block with known text waits":  {lines: []string{opens, says, closes, silent, usage, end}, want: []int64{-1, 1, 1, 1, 1, 5}},
+		"the end of a block with known text waits":  {lines: []string{opens, says, closes, silent, usage, word}, want: []int64{-1, 1, 1, 1, 1, 5}},
 		"the next block is committed with it":       {lines: []string{says, closes, usage, tool}, want: []int64{0, 0, 0, 3}},
 		"a block whose text is new does not":        {lines: []string{opens, closes, says, closes}, want: []int64{-1, 1, 2, 2}},
 		"a tool that has ended does not":            {lines: []string{says, tool, closes}, want: []int64{0, 1, 1}},
@@ -152,6 +154,81 @@ func TestDeferredEventsSurviveEndOfLink(t *testing.T) {
 	})
 }
 
+// TestEndOfTurnIsStoredWithOutcome checks that the last frames of a turn are left to the caller, who
+// stores them with the outcome of the run, unless readers wait for them, or an earlier attempt has
+// failed.
+func TestEndOfTurnIsStoredWithOutcome(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		attempt   int64
+		lines     []string
+		committed int64 // the newest committed frame
+		last      int   // events that are left to the caller; -1 for no append
+	}{
+		"conclusions":                      {lines: []string{"says", "closes", "usage", "end"}, committed: 0, last: 2},
+		"no events":                        {lines: []string{"says", "end"}, committed: 0, last: 0},
+		"readers wait for the events":      {lines: []string{"says", "closes tool end"}, committed: 1, last: -1},
+		"readers wait for the text":        {lines: []string{"says", "says end"}, committed: 1, last: -1},
+		"an earlier attempt has failed":    {attempt: 2, lines: []string{"says", "closes", "usage", "end"}, committed: 3, last: -1},
+		"frames after the end are ignored": {lines: []string{"says", "closes", "end", "says"}, committed: 0, last: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				a, log := newDeferring(true)
+				a.start.Run.Attempt = cmp.Or(c.attempt, 1)
+				for i, line := range c.lines {
+					require.NoError(t, a.commit(t.Context(), nil, []runner.Message{frameOf(int64(i), line)}))
+				}
+				require.Equal(t, session.OutcomeCompleted, a.ended().Outcome)
+				require.NoError(t, a.giveLast())
+				require.Equal(t, session.OutcomeCompleted, a.end.Outcome)
+				require.Equal(t, c.committed, log.last)
+				if c.last < 0 {
+					require.Nil(t, a.lastAppend)
+					return
+				}
+				require.Len(t, a.lastAppend.Events, c.last)
+				require.Equal(t, a.frame, a.lastAppend.LastFrame)
+			})
+		})
+	}
+}
+
+// TestDeferredEndIsCommitted checks that the end of a turn is in the log after fifty milliseconds, and
+// when the attempt fails before it is over.
+func TestDeferredEndIsCommitted(t *testing.T) {
+	t.Parallel()
+	for name, events := range map[string][]string{"with events": {"says", "closes", "end"}, "without": {"says", "end"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				a, log := newDeferring(true)
+				for i, line := range events {
+					require.NoError(t, a.commit(t.Context(), nil, []runner.Message{frameOf(int64(i), line)}))
+				}
+				require.Nil(t, a.end)
+				a.appendDeferred(t.Context())
+				require.NotNil(t, a.end)
+				require.EqualValues(t, len(events)-1, log.last)
+				require.NoError(t, a.giveLast())
+				require.Nil(t, a.lastAppend)
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // the runner sends the rest of the transcripts slowly
+		a, log := newDeferring(true)
+		link := &turnLink{inbox: newInbox(), room: semaphore.NewWeighted(1), share: semaphore.NewWeighted(1)}
+		for i, line := range []string{"says", "closes", "end"} {
+			require.NoError(t, a.commit(t.Context(), nil, []runner.Message{frameOf(int64(i), line)}))
+		}
+		began := time.Now()
+		require.NoError(t, a.follow(t.Context(), link, func([]runner.Message) bool { return a.end != nil }, func() {}))
+		require.Equal(t, maxConclusionDeferral, time.Since(began))
+		require.EqualValues(t, 2, log.last)
+	})
+}
+
 func frameOf(no int64, line string) *runner.Frame {
 	return &runner.Frame{No: no, Stream: runner.Stdout, At: time.Now(), Data: []byte(line)}
 }
@@ -183,13 +260,22 @@ func (l *recordedLog) Append(_ context.Context, a eventlog.Append) error {
 	return nil
 }
 
-// counting makes an event of each line that is a word, and ends the turn at "end". Its state is the
+// counting makes events of the words of a line, and ends the turn at "end". Its state is the
 // last frame.
 type counting struct{ frame int64 }
 
-func (c *counting) Translate(f agent.Frame) (translation agent.Translation, err error) {
+func (c *counting) Translate(f agent.Frame) (all agent.Translation, err error) {
 	c.frame = f.No
-	switch string(f.Data) {
+	for _, word := range strings.Split(string(f.Data), " ") {
+		one := translationOf(f, word)
+		all.Events = append(all.Events, one.Events...)
+		all.End = cmp.Or(all.End, one.End)
+	}
+	return all, nil
+}
+
+func translationOf(f agent.Frame, word string) (translation agent.Translation) {
+	switch word {
 	case "":
 	case "prompt":
 		block := conversation.Block{ID: "p", Type: conversation.UserMessage, Status: conversation.Complete}
@@ -210,9 +296,9 @@ func (c *counting) Translate(f agent.Frame) (translation agent.Translation, err 
 	case "end":
 		translation.End = &agent.TurnEnd{Outcome: session.OutcomeCompleted}
 	default:
-		translation.Events = []conversation.Event{{Type: conversation.EventTitle, At: f.At, Data: conversation.Title{Title: string(f.Data)}}}
+		translation.Events = []conversation.Event{{Type: conversation.EventTitle, At: f.At, Data: conversation.Title{Title: word}}}
 	}
-	return translation, nil
+	return translation
 }
 
 func (c *counting) State() ([]byte, error) { return []byte{byte(c.frame)}, nil }

@@ -1,11 +1,11 @@
 // Package turn executes one turn: an attempt at a run attaches to the runner in the sandbox,
 // delivers the prompt unless the runner has it, and translates the agent's output to events until
-// the frame that ends the turn is committed. The package does not depend on workflows: a caller
+// the frame that ends the turn. The package does not depend on workflows: a caller
 // claims the run for the attempt (RunAttach), runs the attempt, and records the outcome of the run
 // (RunEnd).
 //
-//	exec attach ─▶ welcome ─▶ start ─▶ frames ─▶ translate, mask, limit ─▶ append ─▶ … ─▶ append with end ─▶ flush
-//	(displaces)               (unless the runner has it)      (with the translator's state)
+//	exec attach ─▶ welcome ─▶ start ─▶ frames ─▶ translate, mask, limit ─▶ append ─▶ … ─▶ end ─▶ flush ─▶ RunEnd
+//	(displaces)               (unless the runner has it)      (with the translator's state)      (with the last frames)
 //
 //	images     images in results, stored before the events that name them
 //	attempt    one attempt: attach, deliver, follow, flush          question   questions of the agent, and the answers
@@ -22,7 +22,8 @@
 // # Invariants
 //
 //   - Events of frames, and the translator's state after the last of them, are committed together.
-//     The end of a turn counts only once it is committed.
+//     The end of a turn counts only once it is committed: by an append, or with the outcome of the
+//     run (Result.Last). If the caller stores neither, the next attempt reads the frames again.
 //   - Frames are committed in order, each once: the next attempt asks for those after the newest one.
 //   - The transcripts of a turn are stored no later than its outcome: the caller stores the last segments in the transaction
 //     that ends the run (Result.Segments).

@@ -132,8 +132,12 @@ type Request struct {
 
 // Result is the progress of an attempt.
 type Result struct {
-	// End is the end of the turn, committed; nil if it has none yet.
+	// End is the end of the turn; nil if it has none yet. It is committed, unless it is in Last.
 	End *agent.TurnEnd
+	// Last is the append of the last frames if they are not committed yet: the caller commits them with
+	// the outcome of the run. If it does not, the next attempt reads them again. Nil if there is an
+	// error.
+	Last *eventlog.Append
 	// MayHaveDelivered is false only if it is certain that no attempt at the run has delivered the
 	// prompt to a runner.
 	MayHaveDelivered bool
@@ -157,7 +161,7 @@ func (x *Executor) Run(ctx context.Context, in Request, progress Progress) (*Res
 	if err = a.run(ctx); err != nil && a.end == nil {
 		a.leave(ctx)
 	}
-	return &Result{End: a.end, MayHaveDelivered: a.mayHaveDelivered, Parked: a.parked, Segments: a.last}, err
+	return &Result{End: a.end, MayHaveDelivered: a.mayHaveDelivered, Parked: a.parked, Segments: a.last, Last: a.lastAppend}, err
 }
 
 // pauseFor waits for d, or returns the error of the context.

@@ -71,10 +71,10 @@ func (a *attempt) follow(ctx context.Context, link *turnLink, done func([]runner
 	return nil
 }
 
-// appendDeferred commits deferred frames when the link has ended, since their sandbox may be lost. If
+// appendDeferred commits deferred frames when the attempt fails, since their sandbox may be lost. If
 // that fails, the next attempt reads them again, unless it is.
 func (a *attempt) appendDeferred(ctx context.Context) {
-	if a.deferred == nil || len(a.deferred.add.Events) == 0 {
+	if a.deferred == nil || len(a.deferred.add.Events) == 0 && a.deferred.end == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAppendTimeout)
@@ -201,14 +201,18 @@ const (
 	maxConclusionDeferral = 50 * time.Millisecond
 )
 
-// mayWait reports whether a batch may be committed with the next: its frames only change the state
-// of the translator, or are a prelude or a conclusion. No reader waits for such frames, and a later
+// mayWait reports whether a batch may be committed with the next, or with the end of the run: its frames
+// only change the state of the translator, or are a prelude or a conclusion, possibly with the end of
+// the turn. No reader waits for such frames, and a later
 // attempt reads them again. Agents print several such lines right before their first words, which would
 // otherwise wait for the commits of those lines, and several right before the end of a turn. The exceptions are the first frame of a session, which shows
 // the next run that the agent has a conversation to resume, and frames suspected of having ended an
 // earlier attempt.
 func (a *attempt) mayWait(b *batch) bool {
-	silent := len(b.add.Questions)+len(b.add.Resolved)+len(b.images) == 0 && b.end == nil && !b.urgent
+	silent := len(b.add.Questions)+len(b.add.Resolved)+len(b.images) == 0 && !b.urgent
+	if b.end != nil && (b.awaited || a.start.Run.Attempt > 1) { // a later attempt is the one that finds out what the store refuses
+		return false
+	}
 	if !silent || !a.start.Resume || a.closed || a.suspicion.until >= 0 || time.Since(b.began) >= maxDeferral {
 		return false
 	}
@@ -239,6 +243,31 @@ func (a *attempt) newBatch() *batch {
 		SessionID: a.in.SessionID, RunID: a.in.RunID, Generation: a.in.Generation, Token: a.token,
 		Steers: a.steering.steerer != nil,
 	}}
+}
+
+// ended returns the end of the turn, which may be deferred; nil if there is none yet.
+func (a *attempt) ended() *agent.TurnEnd {
+	if a.end == nil && a.deferred != nil {
+		return a.deferred.end
+	}
+	return a.end
+}
+
+// giveLast leaves a deferred batch with the end of the turn to the caller, who stores it with the
+// outcome of the run. That saves a transaction.
+func (a *attempt) giveLast() error {
+	b := a.deferred
+	if b == nil || b.end == nil {
+		return nil
+	}
+	events, err := b.events()
+	if err != nil {
+		return fmt.Errorf("events of run %s: %w", a.in.RunID, err)
+	}
+	b.add.LastFrame, b.add.Events = b.frame, events
+	a.deferred, a.lastAppend = nil, &b.add
+	a.frame, a.end = b.frame, b.end
+	return nil
 }
 
 // append commits a batch. A store that refuses its content would refuse it in every later attempt

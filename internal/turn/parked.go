@@ -25,7 +25,7 @@ func (a *attempt) park(ctx context.Context, link *turnLink) error {
 	if a.lastActive.IsZero() { // the attempt has just started
 		a.lastActive = time.Now()
 	}
-	if a.in.ParkAfter <= 0 || !open || a.end != nil || min(time.Since(a.lastActive), time.Since(a.tried)) < a.in.ParkAfter {
+	if a.in.ParkAfter <= 0 || !open || a.ended() != nil || min(time.Since(a.lastActive), time.Since(a.tried)) < a.in.ParkAfter {
 		return nil
 	}
 	if err := a.commit(ctx, link, nil); err != nil { // deferred frames
@@ -45,7 +45,7 @@ func (a *attempt) park(ctx context.Context, link *turnLink) error {
 // part left open, and creates a new translator.
 func (a *attempt) beginPart(ctx context.Context) (err error) {
 	part := a.start.Run.Part
-	if part == 0 || a.end != nil {
+	if part == 0 || a.ended() != nil {
 		return nil
 	}
 	if a.answers, err = a.Store.QuestionsParked(ctx, a.in.RunID, part); err != nil {

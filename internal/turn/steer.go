@@ -77,7 +77,7 @@ func (a *attempt) stopSteering() {
 // one.
 func (a *attempt) steer(ctx context.Context, link *turnLink) error {
 	s := &a.steering
-	if s.steerer == nil || a.end != nil || a.exhausted() {
+	if s.steerer == nil || a.ended() != nil || a.exhausted() {
 		return nil
 	}
 	s.due, link.steered = s.due || link.steered, false

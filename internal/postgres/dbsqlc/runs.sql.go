@@ -171,7 +171,7 @@ func (q *Queries) RunAttach(ctx context.Context, db DBTX, arg *RunAttachParams) 
 
 const runClosing = `-- name: RunClosing :one
 SELECT r.id, r.session_id, r.prompt_id, r.generation, r.attempt, r.token, r.last_frame, r.translator, r.outcome, r.reason, r.model, r.input_tokens, r.output_tokens, r.cost_usd, r.tool_calls, r.started_at, r.ended_at, r.dispatch, r.held_dispatch, r.held_attempt, r.began_seq, r.doing, r.losses, r.losses_frame, r.no, r.parked_at, r.part, r.frame_base, r.steers_token, r.steers, r.part_seq, r.parked_input_tokens, r.parked_output_tokens, r.parked_tool_calls, r.parked_cost_usd, r.claim_id, p.session_id, p.id, p.ordinal, p.status, p.content, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.resolution, p.resolution_note, p.resolved_at, p.request_id, p.trace_parent, p.attachments, p.rank, p.submitted_digest, p.joined_to, p.collect_until, p.steers_run, p.steered_part, p.depth, p.allotted_run_id, p.claims, p.base_session_id, p.base_bundle_id,
-    EXISTS (SELECT FROM blocks l WHERE l.session_id = r.session_id AND l.position >= r.began_seq AND l.live) AS writes,
+    ARRAY(SELECT l.conversation_id || '/' || l.block_id FROM blocks l WHERE l.session_id = r.session_id AND l.position >= r.began_seq AND l.live)::text[] AS writes,
     EXISTS (SELECT FROM questions q WHERE q.session_id = r.session_id AND q.run_id = r.id AND q.status = 'open') AS asks,
     EXISTS (SELECT FROM session_commands c WHERE c.session_id = r.session_id AND c.status = 'pending') AS commanded,
     coalesce(nullif(s.options ->> 'checkpoint', ''), (SELECT i.checkpoint FROM installation i), 'hibernate')::text AS policy,
@@ -186,14 +186,14 @@ WHERE r.id = $1
 type RunClosingRow struct {
 	Run       Run
 	Prompt    Prompt
-	Writes    bool
+	Writes    []string
 	Asks      bool
 	Commanded bool
 	Policy    string
 	Newest    *time.Time
 }
 
-// RunClosing returns a run and its prompt, whether anything else must end with the run, and what
+// RunClosing returns a run and its prompt, what else must end with the run, and what
 // decides whether the session saves a bundle: its policy, and when it last saved one. Blocks of
 // earlier runs are not live, and those of the run have positions after its first event.
 func (q *Queries) RunClosing(ctx context.Context, db DBTX, id string) (RunClosingRow, error) {
@@ -399,16 +399,17 @@ func (q *Queries) RunDoing(ctx context.Context, db DBTX, arg *RunDoingParams) er
 }
 
 const runEnd = `-- name: RunEnd :exec
-UPDATE runs SET outcome = $1, reason = $2, model = $3, token = '', translator = NULL,
-    input_tokens = $4, output_tokens = $5, cost_usd = $6, tool_calls = $7,
-    ended_at = $8::timestamptz
-WHERE id = $9 AND ended_at IS NULL
+UPDATE runs SET outcome = $1, reason = $2, model = $3, token = '', translator = NULL, last_frame = greatest(last_frame, $4),
+    input_tokens = $5, output_tokens = $6, cost_usd = $7, tool_calls = $8,
+    ended_at = $9::timestamptz
+WHERE id = $10 AND ended_at IS NULL
 `
 
 type RunEndParams struct {
 	Outcome      string
 	Reason       string
 	Model        string
+	LastFrame    int64
 	InputTokens  int64
 	OutputTokens int64
 	CostUsd      *float64
@@ -424,6 +425,7 @@ func (q *Queries) RunEnd(ctx context.Context, db DBTX, arg *RunEndParams) error 
 		arg.Outcome,
 		arg.Reason,
 		arg.Model,
+		arg.LastFrame,
 		arg.InputTokens,
 		arg.OutputTokens,
 		arg.CostUsd,

@@ -27,17 +27,17 @@ UPDATE runs SET dispatch = dispatch + 1 WHERE id = @id RETURNING *;
 -- name: RunEnd :exec
 -- RunEnd clears the token, so that an attempt that still holds it cannot append, and the state,
 -- which is no longer needed.
-UPDATE runs SET outcome = @outcome, reason = @reason, model = @model, token = '', translator = NULL,
+UPDATE runs SET outcome = @outcome, reason = @reason, model = @model, token = '', translator = NULL, last_frame = greatest(last_frame, @last_frame),
     input_tokens = @input_tokens, output_tokens = @output_tokens, cost_usd = sqlc.narg(cost_usd), tool_calls = @tool_calls,
     ended_at = @at::timestamptz
 WHERE id = @id AND ended_at IS NULL;
 
 -- name: RunClosing :one
--- RunClosing returns a run and its prompt, whether anything else must end with the run, and what
+-- RunClosing returns a run and its prompt, what else must end with the run, and what
 -- decides whether the session saves a bundle: its policy, and when it last saved one. Blocks of
 -- earlier runs are not live, and those of the run have positions after its first event.
 SELECT sqlc.embed(r), sqlc.embed(p),
-    EXISTS (SELECT FROM blocks l WHERE l.session_id = r.session_id AND l.position >= r.began_seq AND l.live) AS writes,
+    ARRAY(SELECT l.conversation_id || '/' || l.block_id FROM blocks l WHERE l.session_id = r.session_id AND l.position >= r.began_seq AND l.live)::text[] AS writes,
     EXISTS (SELECT FROM questions q WHERE q.session_id = r.session_id AND q.run_id = r.id AND q.status = 'open') AS asks,
     EXISTS (SELECT FROM session_commands c WHERE c.session_id = r.session_id AND c.status = 'pending') AS commanded,
     coalesce(nullif(s.options ->> 'checkpoint', ''), (SELECT i.checkpoint FROM installation i), 'hibernate')::text AS policy,
