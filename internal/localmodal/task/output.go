@@ -4,25 +4,37 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
+	"slices"
 	"sync"
 )
 
 const (
-	// inMemory bounds the output in memory; beyond it, all output moves to a file.
-	inMemory = 256 << 10
+	// inMemory bounds the newest output, which is in memory; older output is in a file. It is also
+	// the size of the buffer with which io.Copy writes much output.
+	inMemory = 32 << 10
+	// maxUnstored bounds the memory while the file cannot be written, since for example the disk is
+	// full. Short output does not depend on the disk.
+	maxUnstored = 256 << 10
+	// firstBuffer is the size of a buffer when it is allocated. It grows as needed.
+	firstBuffer = 512
 	// chunk bounds the data that a reader gets at a time.
 	chunk = 256 << 10
 )
 
 // Output is an append-only stream that readers follow from any offset.
+//
+//	0 ───── file ───── stored ── memory ── size
+//
+// Readers that keep up read from memory, and the file is written in large blocks.
 type Output struct {
 	dir string // directory of the file
 
 	mu     sync.Mutex
-	memory []byte
-	file   *os.File // unnamed; replaces memory
-	size   int64
+	file   *os.File // unnamed; nil until the stream exceeds inMemory
+	stored int64    // bytes in the file
+	memory []byte   // the bytes after them; only appended to, since readers use parts of it
 	ended  bool
 	err    error         // why written data is missing
 	grown  chan struct{} // closed and replaced with every change
@@ -31,27 +43,62 @@ type Output struct {
 // newOutput returns an empty stream that may move its content to a file in dir.
 func newOutput(dir string) *Output { return &Output{dir: dir, grown: make(chan struct{})} }
 
-// Write appends p.
+// Write appends p. It fails if the file cannot be written and the memory is full, and then always.
 func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if err := o.append(p); err != nil {
-		o.err = fmt.Errorf("keep output: %w", err)
-		return 0, o.err
+	defer o.wake()
+	written := 0
+	for part := range slices.Chunk(p, inMemory) {
+		if err := o.append(part); err != nil {
+			return written, err
+		}
+		written += len(part)
 	}
-	o.size += int64(len(p))
-	o.wake()
-	return len(p), nil
+	return written, nil
 }
 
+// append appends at most inMemory bytes.
 func (o *Output) append(p []byte) error {
 	if o.err != nil {
 		return o.err
 	}
-	if o.file == nil && len(o.memory)+len(p) <= inMemory {
-		o.memory = append(o.memory, p...)
+	if len(o.memory)+len(p) < inMemory {
+		o.remember(p)
 		return nil
 	}
+	err := o.store(o.memory)
+	if err == nil {
+		o.memory = nil          // not reused: readers may be using this buffer
+		if len(p) == inMemory { // much output at once: its copy in memory would cost more than it saves
+			if err = o.store(p); err == nil {
+				return nil
+			}
+		}
+	}
+	if err != nil && len(o.memory)+len(p) > maxUnstored {
+		o.err = fmt.Errorf("keep output: %w", err)
+		return o.err
+	}
+	o.remember(p)
+	return nil
+}
+
+// remember appends p to memory. The capacity doubles: append alone would copy long buffers more
+// often, and exceed the bounds.
+func (o *Output) remember(p []byte) {
+	if need := len(o.memory) + len(p); need > cap(o.memory) {
+		size := max(firstBuffer, cap(o.memory))
+		for size < need {
+			size *= 2
+		}
+		o.memory = append(make([]byte, 0, size), o.memory...)
+	}
+	o.memory = append(o.memory, p...)
+}
+
+// store appends p to the file. If it fails, readers find the file unchanged.
+func (o *Output) store(p []byte) error {
 	if o.file == nil {
 		f, err := os.CreateTemp(o.dir, "output-*")
 		if err != nil {
@@ -60,13 +107,14 @@ func (o *Output) append(p []byte) error {
 		if err := os.Remove(f.Name()); err != nil {
 			return errors.Join(err, f.Close())
 		}
-		if _, err := f.Write(o.memory); err != nil {
-			return errors.Join(err, f.Close())
-		}
-		o.file, o.memory = f, nil
+		o.file = f
 	}
-	_, err := o.file.Write(p)
-	return err
+	n, err := o.file.WriteAt(p, o.stored)
+	if err != nil {
+		return err
+	}
+	o.stored += int64(n)
+	return nil
 }
 
 func (o *Output) wake() {
@@ -88,7 +136,7 @@ func (o *Output) End() {
 func (o *Output) Release() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.memory, o.size = nil, 0
+	o.memory, o.stored = nil, 0
 	if !o.ended {
 		o.ended = true
 	}
@@ -101,43 +149,48 @@ func (o *Output) Release() error {
 	return f.Close()
 }
 
-// read returns the data at offset, whether the stream ends after it, and, without data, a channel
-// to wait for.
-func (o *Output) read(offset int64, buf []byte) (n int, ended bool, grown <-chan struct{}, err error) {
+// read returns data at offset, whether the stream ends before it, and, without data, a channel to
+// wait for. The data is in memory, or was read from the file into buf, which is replaced if it is
+// too small.
+func (o *Output) read(offset int64, buf *[]byte) (p []byte, ended bool, grown <-chan struct{}, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	left := o.size - offset
-	if left <= 0 {
-		return 0, o.ended, o.grown, o.err
+	switch inFile, size := o.stored-offset, o.stored+int64(len(o.memory)); {
+	case offset >= size:
+		return nil, o.ended, o.grown, o.err
+	case inFile <= 0:
+		return o.memory[-inFile:], false, nil, nil
+	default:
+		n := int(min(chunk, inFile))
+		if cap(*buf) < n {
+			*buf = make([]byte, n)
+		}
+		n, err = o.file.ReadAt((*buf)[:n], offset)
+		return (*buf)[:n], false, nil, err
 	}
-	buf = buf[:min(int64(len(buf)), left)]
-	if o.file == nil {
-		return copy(buf, o.memory[offset:]), false, nil, nil
-	}
-	n, err = o.file.ReadAt(buf, offset)
-	return n, false, nil, err
 }
 
 // Follow calls send with successive pieces of the stream from offset, until the stream has ended or
-// ctx is done. A piece is valid during the call.
+// ctx is done. A piece is valid during the call and must not be changed.
 func (o *Output) Follow(ctx context.Context, offset uint64, send func(offset uint64, p []byte) error) error {
-	buf := make([]byte, chunk)
-	at := int64(offset)
+	var buf []byte // while older output is read from the file
+	at := int64(min(offset, math.MaxInt64))
 	for {
-		n, ended, grown, err := o.read(at, buf)
+		p, ended, grown, err := o.read(at, &buf)
 		if err != nil {
 			return err
 		}
-		if n > 0 {
-			if err := send(uint64(at), buf[:n]); err != nil {
+		if len(p) > 0 {
+			if err := send(uint64(at), p); err != nil {
 				return err
 			}
-			at += int64(n)
+			at += int64(len(p))
 			continue
 		}
 		if ended {
 			return nil
 		}
+		buf = nil
 		select {
 		case <-grown:
 		case <-ctx.Done():
