@@ -37,11 +37,11 @@ type Output struct {
 	memory []byte   // the bytes after them; only appended to, since readers use parts of it
 	ended  bool
 	err    error         // why written data is missing
-	grown  chan struct{} // closed and replaced with every change
+	grown  chan struct{} // closed by the next change; nil if no reader waits
 }
 
 // newOutput returns an empty stream that may move its content to a file in dir.
-func newOutput(dir string) *Output { return &Output{dir: dir, grown: make(chan struct{})} }
+func newOutput(dir string) *Output { return &Output{dir: dir} }
 
 // Write appends p. It fails if the file cannot be written and the memory is full, and then always.
 func (o *Output) Write(p []byte) (int, error) {
@@ -117,9 +117,12 @@ func (o *Output) store(p []byte) error {
 	return nil
 }
 
+// wake wakes the readers that wait.
 func (o *Output) wake() {
-	close(o.grown)
-	o.grown = make(chan struct{})
+	if o.grown != nil {
+		close(o.grown)
+		o.grown = nil
+	}
 }
 
 // End ends the stream.
@@ -157,6 +160,9 @@ func (o *Output) read(offset int64, buf *[]byte) (p []byte, ended bool, grown <-
 	defer o.mu.Unlock()
 	switch inFile, size := o.stored-offset, o.stored+int64(len(o.memory)); {
 	case offset >= size:
+		if o.grown == nil {
+			o.grown = make(chan struct{})
+		}
 		return nil, o.ended, o.grown, o.err
 	case inFile <= 0:
 		return o.memory[-inFile:], false, nil, nil
