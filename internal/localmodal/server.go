@@ -29,6 +29,10 @@ import (
 const (
 	// maxMessage is Modal's limit on messages.
 	maxMessage = 100 << 20
+	// window bounds the data that a client may send before the server reads it, on a connection and
+	// in each of its calls; the message that is being read may be longer. Without a fixed window, gRPC
+	// measures the connection with a ping for each message that arrives at an idle connection.
+	window = 1 << 20
 	// sweepInterval is the interval between deletions of expired data.
 	sweepInterval = time.Minute
 	// stopParallel is the number of sandboxes that are ended concurrently at a stop.
@@ -197,7 +201,7 @@ func (s *Server) open(o Options, address string) error {
 	s.grpc = grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.WaitForHandlers(true),
 		grpc.ChainUnaryInterceptor(s.interceptUnary), grpc.ChainStreamInterceptor(s.interceptStream),
-		allowPings(),
+		grpc.StaticConnWindowSize(window), grpc.StaticStreamWindowSize(window), allowPings(),
 	)
 	pb.RegisterModalClientServer(s.grpc, s)
 	s.grpc.RegisterService(&imageServiceDesc, s)
