@@ -39,6 +39,7 @@ type Execution struct {
 
 	writing sync.Mutex // one writer at a time
 	stdin   *os.File
+	input   io.Writer // writes to stdin
 
 	mu      sync.Mutex
 	written uint64
@@ -94,7 +95,7 @@ func begin(b *box.Box, spec wire.ExecSpec, stdout, stderr *Output, finished func
 		return nil, err
 	}
 	s.closeTheirs()
-	e := &Execution{Stdout: stdout, Stderr: stderr, process: process, stdin: s.ours[0], done: make(chan struct{})}
+	e := &Execution{Stdout: stdout, Stderr: stderr, process: process, stdin: s.ours[0], input: rawio.NewWriter(s.ours[0]), done: make(chan struct{})}
 	var pumps sync.WaitGroup
 	pumps.Go(func() { pump(stdout, s.ours[1]) })
 	pumps.Go(func() { pump(stderr, s.ours[2]) })
@@ -193,7 +194,7 @@ func (e *Execution) pass(ctx context.Context, data []byte) error {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = e.stdin.SetWriteDeadline(time.Unix(1, 0)) })
 	defer stop()
-	n, err := e.stdin.Write(data)
+	n, err := e.input.Write(data)
 	e.mu.Lock()
 	e.written += uint64(n)
 	e.mu.Unlock()
