@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/pem"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http/httptest"
@@ -15,7 +17,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/stats"
 
@@ -137,3 +141,81 @@ func (c *compressions) HandleRPC(_ context.Context, s stats.RPCStats) {
 func (c *compressions) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
 
 func (c *compressions) HandleConn(context.Context, stats.ConnStats) {}
+
+// recordingListener records what arrives on its connections.
+type recordingListener struct {
+	net.Listener
+	received chan []byte // of each connection, when it has ended
+}
+
+func (l recordingListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return &recordingConn{Conn: c, received: l.received}, err
+}
+
+type recordingConn struct {
+	net.Conn
+	data     []byte
+	received chan []byte
+}
+
+func (c *recordingConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.data = append(c.data, p[:n]...)
+	if err != nil && c.received != nil {
+		c.received <- c.data
+		c.received = nil
+	}
+	return n, err
+}
+
+// TestClientDoesNotPingTemporalForResponses checks that responses cause no pings, each of which
+// would cost a write, a read, and the same of the server.
+func TestClientDoesNotPingTemporalForResponses(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	recording := recordingListener{ln, make(chan []byte, 1)}
+	server := grpc.NewServer()
+	workflowservice.RegisterWorkflowServiceServer(server, informing{})
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(recording) }()
+	c, err := temporalFlags{TemporalAddress: ln.Addr().String(), TemporalNamespace: "default"}.dial(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	require.NoError(t, err)
+	const calls = 10
+	for range calls {
+		_, err := c.WorkflowService().GetSystemInfo(t.Context(), &workflowservice.GetSystemInfoRequest{})
+		require.NoError(t, err)
+	}
+	c.Close()
+	data := bytes.NewReader(bytes.TrimPrefix(<-recording.received, []byte(http2.ClientPreface)))
+	server.Stop()
+	require.NoError(t, <-served)
+	requests, pings := 0, 0
+	for framer := http2.NewFramer(io.Discard, data); ; {
+		f, err := framer.ReadFrame()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		switch f := f.(type) {
+		case *http2.HeadersFrame:
+			requests++
+		case *http2.PingFrame:
+			if !f.IsAck() { // the server's own pings are acknowledged
+				pings++
+			}
+		}
+	}
+	require.GreaterOrEqual(t, requests, calls)
+	require.Zero(t, pings)
+}
+
+// informing is a Temporal that only describes itself.
+type informing struct {
+	workflowservice.UnimplementedWorkflowServiceServer
+}
+
+func (informing) GetSystemInfo(context.Context, *workflowservice.GetSystemInfoRequest) (*workflowservice.GetSystemInfoResponse, error) {
+	return &workflowservice.GetSystemInfoResponse{ServerVersion: "1"}, nil
+}
