@@ -13,7 +13,9 @@
 //   - The index is rebuilt from the log when a journal is opened again.
 //   - Data written by Append and Mark survives the death of the writer at once. It is synced to
 //     disk (fsync) after Sync, and after a mark Cut or Sealed, with everything before it.
-//   - Nothing follows a final mark: cut, closed, or sealed.
+//   - Nothing follows a final mark: cut, closed, or sealed. Bytes after it are not read.
+//   - A run whose frames are discarded keeps its file: marks that end with a final one are written over
+//     its first records, and the file is truncated after them.
 //
 // An invalid tail (torn, or with a bad checksum) is truncated when the journal is opened. If the
 // runner dies, no written record is lost. Only a crash of its machine loses records that were not

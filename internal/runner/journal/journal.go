@@ -53,12 +53,8 @@ func Create(dir, run string, first Mark) (*Journal, error) {
 	if err := j.open(os.O_CREATE | os.O_EXCL); err != nil {
 		return nil, fmt.Errorf("create journal: %w", err)
 	}
-	_, err := j.log.WriteAt([]byte(magic), 0)
-	j.end = int64(len(magic))
-	if err == nil {
-		err = j.mark(first)
-	}
-	if err != nil {
+	j.buf, j.last, j.reached = appendMark([]byte(magic), first, time.Now()), first, first == Delivered
+	if err := j.write(); err != nil {
 		return nil, errors.Join(fmt.Errorf("create journal: %w", err), j.Close())
 	}
 	return j, nil
@@ -90,7 +86,7 @@ func Exists(dir, run string) bool {
 }
 
 func (j *Journal) open(flags int) error {
-	log, err := os.OpenFile(filepath.Join(j.dir, j.run+".log"), os.O_RDWR|flags, 0o600)
+	log, err := openFile(filepath.Join(j.dir, j.run+".log"), os.O_RDWR|flags)
 	if err != nil {
 		return err
 	}

@@ -312,10 +312,13 @@ func TestForgetsOldFramesButNeverRun(t *testing.T) {
 	for i := range 5 {
 		create(i)
 	}
+	index := filepath.Join(dir, "run_1.idx") // of an earlier version
+	require.NoError(t, os.WriteFile(index, make([]byte, 40), 0o600))
 	var runs Runs
 	create(5)
 	runs.Add("run_5")
 	require.NoError(t, runs.Forget(dir, 4))
+	require.NoFileExists(t, index)
 	create(6)
 	runs.Add("run_6")
 	for range 2 { // repeating has no effect
@@ -341,6 +344,87 @@ func TestForgetsOldFramesButNeverRun(t *testing.T) {
 	info, err := os.Stat(filepath.Join(dir, "run_7.log"))
 	require.NoError(t, err)
 	require.Greater(t, info.Size(), stubSize, "the directory is read once only")
+}
+
+// TestEndedRunIsForgottenInPlace checks that a run costs neither a new file nor reading its log.
+func TestEndedRunIsForgottenInPlace(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		marks []Mark
+		want  Status
+	}{
+		"closed":        {[]Mark{Delivering, Delivered, Closed}, Status{Mark: Closed, Delivered: true}},
+		"sealed":        {[]Mark{Delivering, Delivered, Sealed}, Status{Mark: Closed, Delivered: true}},
+		"cut":           {[]Mark{Delivering, Delivered, Cut}, Status{Mark: Cut}},
+		"not delivered": {[]Mark{Delivering, Closed}, Status{Mark: Cut}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j, dir := setup(t)
+			var runs Runs
+			require.NoError(t, runs.Forget(dir, 1))
+			runs.Add("run_1")
+			fill(t, j, 10)
+			runs.End(j)
+			require.Nil(t, runs.whole[0].marks, "the run has not ended")
+			for _, m := range c.marks {
+				require.NoError(t, j.Mark(m))
+			}
+			runs.End(j)
+			path := filepath.Join(dir, "run_1.log")
+			before, err := os.Stat(path)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(path, bytes.Repeat([]byte("unreadable"), 100), 0o600))
+			require.NoError(t, runs.Forget(dir, 0))
+			after, err := os.Stat(path)
+			require.NoError(t, err)
+			require.True(t, os.SameFile(before, after))
+			require.LessOrEqual(t, after.Size(), stubSize)
+			require.Equal(t, c.want, reopen(t, dir).Status())
+			require.Empty(t, runs.whole)
+		})
+	}
+}
+
+// TestInterruptedForgettingNeverLosesRun checks logs that were partly overwritten by their stub: each
+// can be opened, so the run is no new one, and it is delivered only if its prompt was.
+func TestInterruptedForgettingNeverLosesRun(t *testing.T) {
+	t.Parallel()
+	for _, delivered := range []bool{true, false} {
+		t.Run(fmt.Sprint(delivered), func(t *testing.T) {
+			t.Parallel()
+			j, dir := setup(t)
+			fill(t, j, 1)
+			if delivered {
+				require.NoError(t, j.Mark(Delivered))
+			}
+			_, err := j.Append(runner.Stdout, time.Now(), bytes.Repeat([]byte("x"), 200), false)
+			require.NoError(t, err)
+			require.NoError(t, j.Mark(Closed))
+			path := filepath.Join(dir, "run_1.log")
+			whole, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.NoError(t, new(Runs).Forget(dir, 0))
+			stub, err := os.ReadFile(path)
+			require.NoError(t, err)
+			for n := range len(stub) + 1 {
+				partly := append(bytes.Clone(stub[:n]), whole[n:]...)
+				require.NoError(t, os.WriteFile(path, partly, 0o600))
+				j, err := Open(dir, "run_1")
+				require.NoError(t, err)
+				status := j.Status()
+				if status.Delivered {
+					require.True(t, delivered, "%d bytes", n)
+				}
+				if n == len(stub) { // written, but not truncated
+					require.True(t, status.Mark.Final())
+					require.Equal(t, delivered, status.Delivered)
+					require.Zero(t, status.Frames)
+				}
+				require.NoError(t, j.Close())
+			}
+		})
+	}
 }
 
 // A run whose frames could not be discarded, for example because the disk is full, is tried again.

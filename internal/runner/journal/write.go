@@ -1,12 +1,29 @@
 package journal
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"strconv"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
+
+// openFile is os.OpenFile of a regular file, without the five system calls with which os.OpenFile
+// finds out that such a file cannot be polled.
+func openFile(path string, flags int) (*os.File, error) {
+	for {
+		fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0o600)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+		}
+		return os.NewFile(uintptr(fd), path), nil
+	}
+}
 
 // writeAt is WriteAt of the log with a system call that is invisible to the Go scheduler. For a
 // visible call, the scheduler notifies its monitor thread, which then wakes up several times. That

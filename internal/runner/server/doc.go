@@ -31,7 +31,7 @@
 //   - Only the live link uses the index of the workspace, which is changed under one lock.
 //   - Serve waits for every goroutine that it has started.
 //
-// The state directory holds runner.sock, lock, open (the name of the open run), transcripts.json
+// The state directory holds runner.sock, lock, open (the name of the open run, padded), transcripts.json
 // (the newest launch's patterns), runs/ with the journals, and workspace/ with the index of the
 // workspace and copies of its first files.
 //

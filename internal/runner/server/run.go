@@ -158,7 +158,7 @@ func (s *Server) openRun(run string, patterns []string) (j, before *journal.Jour
 			return nil, nil, fmt.Errorf("keep transcript patterns: %w", err)
 		}
 	}
-	if err := journal.ReplaceFile(s.openFile(), []byte(run+"\n")); err != nil {
+	if err := s.nameOpen(run); err != nil {
 		return nil, nil, fmt.Errorf("name open run: %w", err)
 	}
 	// A caller that finds the journal of a run that is not open would treat the run as abandoned.
@@ -178,6 +178,16 @@ func (s *Server) openRun(run string, patterns []string) (j, before *journal.Jour
 	}
 	s.repace()
 	return j, before, nil
+}
+
+// openSize is the size of the file that names the open run: the longest name of a run and a newline.
+const openSize = 129
+
+// nameOpen writes the name of the open run over the previous name. The name is padded to a fixed
+// size, so that nothing of a longer name remains. The change may be lost in a crash of the machine.
+func (s *Server) nameOpen(run string) error {
+	name := fmt.Appendf(nil, "%-*s\n", openSize-1, run)
+	return journal.Overwrite(s.openFile(), name)
 }
 
 // closeRun closes the previous run, whose agent has no more output. The prompt of the open run does
@@ -201,6 +211,7 @@ func (s *Server) forget() {
 			continue
 		}
 		delete(s.journals, run)
+		s.kept.End(j)
 		s.retired = append(s.retired, j) // no prompt, and no line of the agent, waits for the disk
 	}
 	s.wrote()

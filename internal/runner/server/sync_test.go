@@ -43,6 +43,42 @@ func TestJournalsOfEarlierRunsAreClosedWithNextSync(t *testing.T) {
 	require.Zero(t, openFiles(t, s.runs()))
 }
 
+// TestNextRunCostsOneNewFile checks that the beginning of a run creates only its journal, and that a
+// name leaves nothing of a longer one.
+func TestNextRunCostsOneNewFile(t *testing.T) {
+	t.Parallel()
+	s := &Server{cfg: Config{Dir: t.TempDir()}, journals: map[string]*journal.Journal{}}
+	require.NoError(t, os.Mkdir(s.runs(), 0o700))
+	var named os.FileInfo
+	logs := map[string]os.FileInfo{}
+	for i := range 2 * keepRuns {
+		run := fmt.Sprintf("run_%d_%s", i, strings.Repeat("x", i%3*40))
+		_, before, err := s.openRun(run, nil)
+		require.NoError(t, err)
+		require.NoError(t, s.closeRun(before))
+		require.NoError(t, s.syncOnce())
+		name, err := os.ReadFile(s.openFile())
+		require.NoError(t, err)
+		require.Equal(t, run, strings.TrimSpace(string(name)))
+		info, err := os.Stat(s.openFile())
+		require.NoError(t, err)
+		require.True(t, named == nil || os.SameFile(named, info))
+		named = info
+		for earlier, before := range logs {
+			now, err := os.Stat(earlier)
+			require.NoError(t, err)
+			require.True(t, os.SameFile(before, now))
+		}
+		path := filepath.Join(s.runs(), run+".log")
+		logs[path], err = os.Stat(path)
+		require.NoError(t, err)
+	}
+	entries, err := os.ReadDir(s.runs())
+	require.NoError(t, err)
+	require.Len(t, entries, 2*keepRuns)
+	require.NoError(t, s.closeJournals())
+}
+
 // TestWhatIsWrittenIsSynced checks that a sync follows each write.
 func TestWhatIsWrittenIsSynced(t *testing.T) {
 	t.Parallel()
