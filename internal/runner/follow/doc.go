@@ -9,6 +9,8 @@
 //     never decrease while the runner lives, whichever link has read the file.
 //   - A flush and a seal compare everything that was read before; a poll compares only the
 //     beginning and the end.
+//   - A flush and a seal read the directories of the transcripts; a poll reads them only if their times
+//     of modification, which links share, show a change.
 //   - A new link does not read the bytes that the previous link has sent, because the runner keeps
 //     their hash. The hash is compared even if no link was open when the file changed.
 //   - Only regular files are read. A FIFO or a device at the path of a transcript is ignored.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -22,14 +23,16 @@ const (
 
 // expander expands patterns again and again. It reads the directories of the patterns only if one of
 // them may have changed since: polls rarely find a new file, and reading the directories costs most of
-// a poll.
+// a poll. Links share it, so that each need not begin with a read. It is safe for concurrent use.
 type expander struct {
+	mu       sync.Mutex
 	patterns []string
 	found    []string
 	dirs     map[string]dirState // below the patterns' fixed parts
 	settled  bool                // found is valid while dirs are unchanged
 	many     bool                // the patterns have more than maxExpandedDirs directories
-	reads    int                 // number of times that directories were read
+	// notes and reads count how often directories were noted, and read for matching files.
+	notes, reads int
 }
 
 // dirState is a directory as of the last read; the zero value is a missing one.
@@ -38,16 +41,30 @@ type dirState struct {
 	written time.Time
 }
 
-// expand is Expand. With reread, it reads the directories in any case.
+// expand is Expand. With reread, it reads the directories in any case, though only for the files that
+// match. The caller must not change the result.
 func (e *expander) expand(patterns []string, reread bool) []string {
+	if !e.mu.TryLock() { // the previous link is still reading
+		return Expand(patterns)
+	}
+	defer e.mu.Unlock()
 	same := slices.Equal(patterns, e.patterns)
-	if same && !reread && e.settled && e.unchanged() {
-		return e.found
+	if same && e.settled && e.unchanged() {
+		if !reread {
+			return e.found
+		}
+		found := Expand(patterns)
+		e.reads++
+		if slices.Equal(found, e.found) {
+			return e.found
+		}
+		// A file appeared just now, or the file system does not show each change.
 	}
 	if !same {
 		e.patterns, e.many = slices.Clone(patterns), false
 	}
 	e.settled = !e.many && e.note(time.Now()) // before the read, so that a later change is noticed
+	e.notes++
 	e.found = Expand(patterns)
 	e.reads++
 	return e.found

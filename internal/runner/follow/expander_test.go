@@ -42,7 +42,11 @@ func TestExpanderReadsDirectoriesThatChanged(t *testing.T) {
 			require.Equal(t, Expand(patterns), e.expand(patterns, false))
 		}
 		require.Equal(t, before, e.reads, "nothing has changed")
-		e.expand(patterns, true)
+		noted := e.notes
+		require.Equal(t, Expand(patterns), e.expand(patterns, true))
+		require.Equal(t, before+1, e.reads)
+		require.Equal(t, noted, e.notes, "unchanged directories are read for their files only")
+		require.Equal(t, Expand(patterns), e.expand(patterns, false))
 		require.Equal(t, before+1, e.reads)
 	}
 	quiet()
@@ -90,6 +94,36 @@ func TestExpanderReadsTooManyDirectoriesEachTime(t *testing.T) {
 		require.Equal(t, i+1, e.reads)
 	}
 	require.LessOrEqual(t, len(e.dirs), maxExpandedDirs)
+}
+
+// TestFlushFindsUnreportedFile checks a file system whose directories do not show their changes.
+func TestFlushFindsUnreportedFile(t *testing.T) {
+	t.Parallel()
+	root, at := t.TempDir(), time.Now().Add(-time.Hour)
+	require.NoError(t, os.Chtimes(root, time.Time{}, at))
+	patterns := []string{filepath.Join(root, "*", "*.jsonl")}
+	var e expander
+	require.Empty(t, e.expand(patterns, false))
+	dir := filepath.Join(root, "new")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "1.jsonl"), []byte("x"), 0o600))
+	require.NoError(t, os.Chtimes(dir, time.Time{}, at))
+	require.NoError(t, os.Chtimes(root, time.Time{}, at))
+	require.Empty(t, e.expand(patterns, false), "the directory looks unchanged")
+	require.Len(t, e.expand(patterns, true), 1)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "2.jsonl"), []byte("x"), 0o600))
+	require.Len(t, e.expand(patterns, false), 2, "the flush has noted the new directory")
+}
+
+// TestExpanderReadsForItselfWhileItIsUsed checks that a link does not wait for the previous one.
+func TestExpanderReadsForItselfWhileItIsUsed(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(root, "1.jsonl"), []byte("x"), 0o600))
+	var e expander
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	require.Len(t, e.expand([]string{filepath.Join(root, "*.jsonl")}, false), 1)
 }
 
 // TestExpanderReadsDirectoriesWithLinksEachTime: a directory does not change when the target of a

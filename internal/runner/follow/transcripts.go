@@ -29,9 +29,11 @@ const (
 
 // Versions keeps the state that followers share from link to link: the newest version that any of
 // them has given a path, so that a rewrite whose bytes never reached the worker is not forgotten
-// with its link, and the hash of the bytes that were sent, so that the next link does not read the
-// whole file again.
+// with its link, the hash of the bytes that were sent, so that the next link does not read the
+// whole file again, and the state of the directories.
 type Versions struct {
+	expander expander
+
 	mu     sync.Mutex
 	newest map[string]int64
 	handed map[string]handed
@@ -101,7 +103,6 @@ func (v *Versions) of(path string) int64 {
 type Transcripts struct {
 	versions *Versions
 	files    map[string]*followed
-	expander expander
 }
 
 // followed is one file as it was last seen.
@@ -145,7 +146,7 @@ func NewTranscripts(known []transcript.Position, v *Versions) *Transcripts {
 // strict compares everything that was read before, not only its ends. An error is that of send; a
 // file that cannot be read waits for the next poll.
 func (f *Transcripts) Poll(patterns []string, strict bool, send func(*runner.Segment) error) error {
-	for _, path := range f.expander.expand(patterns, strict) {
+	for _, path := range f.versions.expander.expand(patterns, strict) {
 		t := f.files[path]
 		if t == nil {
 			t = &followed{path: path}

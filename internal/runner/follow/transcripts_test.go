@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -120,6 +121,22 @@ func TestLinkContinuesWithPreviousHash(t *testing.T) {
 	f.write("a", changed)
 	require.Empty(t, f.poll(NewTranscripts(stored, NewVersions()), true), "a new runner has nothing to compare with")
 	require.Equal(t, []runner.Segment{{Path: f.path("a"), Version: 2, Data: []byte(changed)}}, f.poll(NewTranscripts(stored, v), true))
+}
+
+// TestLinkContinuesWithDirectoriesOfPreviousLink checks that a link does not begin with a read of
+// unchanged directories.
+func TestLinkContinuesWithDirectoriesOfPreviousLink(t *testing.T) {
+	t.Parallel()
+	f := newFiles(t)
+	f.write("a", "one\n")
+	require.NoError(t, os.Chtimes(f.dir, time.Time{}, time.Now().Add(-time.Hour)))
+	v := NewVersions()
+	require.Len(t, f.poll(NewTranscripts(nil, v), false), 1)
+	reads := v.expander.reads
+	require.Len(t, f.poll(NewTranscripts(nil, v), false), 1)
+	require.Equal(t, reads, v.expander.reads)
+	f.write("b", "two\n")
+	require.Len(t, f.poll(NewTranscripts(nil, v), false), 2)
 }
 
 func TestTranscriptOverItsLimitIsSentAgainOnlyOnceRewritten(t *testing.T) {
