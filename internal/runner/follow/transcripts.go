@@ -2,9 +2,8 @@ package follow
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"errors"
-	"hash"
+	"hash/maphash"
 	"io"
 	"io/fs"
 	"os"
@@ -42,7 +41,7 @@ type Versions struct {
 // handed describes the part of a file that a follower has sent: the first size bytes of a version.
 type handed struct {
 	version, size int64
-	sum           hash.Cloner // of those bytes; never written to
+	sum           *maphash.Hash // of those bytes; never written to
 }
 
 // NewVersions returns empty Versions.
@@ -52,37 +51,40 @@ func NewVersions() *Versions {
 
 // keep records the part of a file that was sent.
 func (v *Versions) keep(t *followed) {
-	sum, err := cloned(t.sum)
-	if err != nil {
-		return // the next link reads the file
-	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.handed[t.path] = handed{version: t.version, size: t.size, sum: sum}
+	v.handed[t.path] = handed{version: t.version, size: t.size, sum: cloned(t.sum)}
 }
 
 // sumOf returns a hash of the bytes that were sent of a file, to be continued, or nil if the worker
 // has stored another position.
-func (v *Versions) sumOf(stored transcript.Position) hash.Hash {
+func (v *Versions) sumOf(stored transcript.Position) *maphash.Hash {
 	v.mu.Lock()
 	h, ok := v.handed[stored.Path]
 	v.mu.Unlock()
 	if !ok || h.version != stored.Version || h.size != stored.Size {
 		return nil
 	}
-	sum, err := cloned(h.sum)
-	if err != nil {
-		return nil
-	}
+	return cloned(h.sum)
+}
+
+// seed is the seed of all hashes of this process. A flush hashes each transcript from its beginning,
+// and compares the hash only with one of the same process. So it must be fast rather than portable.
+// It has 64 bits, and an agent cannot predict it.
+var seed = maphash.MakeSeed()
+
+func newSum() *maphash.Hash {
+	sum := new(maphash.Hash)
+	sum.SetSeed(seed)
 	return sum
 }
 
-func cloned(sum hash.Hash) (hash.Cloner, error) {
-	c, ok := sum.(hash.Cloner)
-	if !ok {
-		return nil, errors.ErrUnsupported
+func cloned(sum *maphash.Hash) *maphash.Hash {
+	c, err := sum.Clone()
+	if err != nil {
+		panic(err) // a hash of this type can always be cloned
 	}
-	return c.Clone()
+	return c.(*maphash.Hash)
 }
 
 func (v *Versions) raise(path string, to int64) {
@@ -109,10 +111,10 @@ type Transcripts struct {
 type followed struct {
 	path    string
 	version int64
-	size    int64     // bytes of this version that were sent
-	cut     bool      // the worker stores no more of this version
-	sum     hash.Hash // of those bytes
-	head    []byte    // their first and last bytes, at most edge each
+	size    int64         // bytes of this version that were sent
+	cut     bool          // the worker stores no more of this version
+	sum     *maphash.Hash // of those bytes
+	head    []byte        // their first and last bytes, at most edge each
 	tail    []byte
 
 	inode   uint64 // of the file when it was last read to its end
@@ -169,12 +171,12 @@ func (f *Transcripts) Poll(patterns []string, strict bool, send func(*runner.Seg
 }
 
 func (t *followed) restart(version int64) {
-	t.version, t.size, t.sum, t.head, t.tail = version, 0, sha256.New(), nil, nil
+	t.version, t.size, t.sum, t.head, t.tail = version, 0, newSum(), nil, nil
 	t.inode, t.written, t.cut = 0, time.Time{}, false
 }
 
 // skip treats the first n bytes as sent. It reads them, or only their ends if their hash is known.
-func (t *followed) skip(n int64, sum hash.Hash) error {
+func (t *followed) skip(n int64, sum *maphash.Hash) error {
 	file, err := regular.Open(t.path)
 	if err != nil {
 		return err
@@ -213,7 +215,7 @@ func readPiece(file *os.File, offset, most int64) ([]byte, error) {
 }
 
 func (t *followed) take(b []byte) {
-	t.sum.Write(b)
+	_, _ = t.sum.Write(b) // a hash returns no errors
 	t.size += int64(len(b))
 	if room := edge - len(t.head); room > 0 {
 		t.head = append(t.head, b[:min(room, len(b))]...)
@@ -275,18 +277,25 @@ func (t *followed) unchanged() bool {
 	return err == nil && info.Mode().IsRegular() && inodeOf(info) == t.inode && info.Size() == t.size && info.ModTime().Equal(t.written)
 }
 
+const copyBytes = 32 << 10
+
+// copyBuffers spares a buffer for each file of each flush.
+var copyBuffers = sync.Pool{New: func() any { return new([copyBytes]byte) }}
+
 // same reports whether the bytes that were read before are still there.
 func (t *followed) same(file *os.File, info fs.FileInfo, whole bool) (bool, error) {
 	if info.Size() < t.size {
 		return false, nil
 	}
 	if whole {
-		sum := sha256.New()
-		n, err := io.Copy(sum, io.NewSectionReader(file, 0, t.size))
+		sum := newSum()
+		pooled := copyBuffers.Get().(*[copyBytes]byte)
+		defer copyBuffers.Put(pooled)
+		n, err := io.CopyBuffer(sum, io.NewSectionReader(file, 0, t.size), pooled[:])
 		if err != nil {
 			return false, err
 		}
-		return n == t.size && bytes.Equal(sum.Sum(nil), t.sum.Sum(nil)), nil
+		return n == t.size && sum.Sum64() == t.sum.Sum64(), nil
 	}
 	ends := []struct {
 		offset int64
