@@ -253,6 +253,47 @@ func TestNewLineIsNotReadFromFile(t *testing.T) {
 	j.log = log
 }
 
+// TestReaderBuffersByNeed checks that only a reader that is far behind reads much at once.
+func TestReaderBuffersByNeed(t *testing.T) {
+	t.Parallel()
+	j, _ := setup(t)
+	line := bytes.Repeat([]byte("x"), 700)
+	write := func() {
+		_, err := j.Append(runner.Stdout, time.Now(), line, false)
+		require.NoError(t, err)
+	}
+	follower, err := j.Read(0)
+	require.NoError(t, err)
+	next := func(r *Reader, no int64) {
+		f, _, err := r.Next(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, no, f.No)
+		require.Equal(t, line, f.Data)
+	}
+	const first, all = 200, 400
+	for i := range int64(first) {
+		write()
+		next(follower, i)
+	}
+	require.Equal(t, readNear, follower.r.Size())
+	write()
+	write()
+	next(follower, first) // the other line is in its buffer
+	for range all - first - 2 {
+		write()
+	}
+	for i := range int64(all - first - 1) {
+		next(follower, first+1+i)
+	}
+	require.Equal(t, readAhead, follower.r.Size())
+	late, err := j.Read(0)
+	require.NoError(t, err)
+	for i := range int64(all) {
+		next(late, i)
+	}
+	require.Equal(t, readAhead, late.r.Size())
+}
+
 func TestFailedAppendLeavesNothing(t *testing.T) {
 	t.Parallel()
 	j, dir := setup(t)

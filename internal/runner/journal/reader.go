@@ -19,8 +19,13 @@ type Reader struct {
 	found bool
 }
 
-// readAhead is the number of bytes that are read from the log at once.
-const readAhead = 64 << 10
+const (
+	// readNear is the number of bytes that a reader reads from the log at once while it keeps up with
+	// the writer. The reader of most runs never needs more.
+	readNear = 4 << 10
+	// readAhead is that number once the rest of the log is longer than the records in memory.
+	readAhead = 64 << 10
+)
 
 // Read returns a reader that starts at frame from, which may not exist yet.
 func (j *Journal) Read(from int64) (*Reader, error) {
@@ -36,10 +41,10 @@ func (j *Journal) Read(from int64) (*Reader, error) {
 func (r *Reader) Next(ctx context.Context) (f runner.Frame, more bool, err error) {
 	for {
 		r.j.mu.Lock()
-		frames, final := r.j.frames, r.j.last.Final()
+		frames, final, end := r.j.frames, r.j.last.Final(), r.j.end
 		if r.next < frames {
 			r.j.mu.Unlock()
-			f, err := r.read()
+			f, err := r.read(end)
 			return f, r.next < frames, err
 		}
 		if final {
@@ -59,12 +64,16 @@ func (r *Reader) Next(ctx context.Context) (f runner.Frame, more bool, err error
 	}
 }
 
-// read returns frame next, which is known to be complete.
-func (r *Reader) read() (runner.Frame, error) {
+// read returns frame next, which is known to be complete. end is the end of the log.
+func (r *Reader) read(end int64) (runner.Frame, error) {
 	if r.r == nil {
 		r.j.mu.Lock()
 		r.off = r.j.index.before(r.next)
 		r.j.mu.Unlock()
+		r.r = bufio.NewReaderSize(&tail{r}, readNear)
+	}
+	if end-r.off > 2*maxNewest && r.r.Size() < readAhead {
+		r.off -= int64(r.r.Buffered())
 		r.r = bufio.NewReaderSize(&tail{r}, readAhead)
 	}
 	for {

@@ -49,7 +49,7 @@ func (s *Server) serveConn(conn *net.UnixConn) {
 	_ = conn.SetReadDeadline(time.Now().Add(helloBudget))
 	first := &opening{conn: conn}
 	defer first.close()
-	r := bufio.NewReaderSize(first, 64<<10)
+	r := bufio.NewReader(first) // a long message is read without it
 	m, err := runner.ReadMessage(r)
 	if err != nil {
 		return

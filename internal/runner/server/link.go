@@ -50,7 +50,7 @@ type link struct {
 
 	mu     sync.Mutex // held while a message is written
 	w      *bufio.Writer
-	broken bool // a message was partly written
+	broken bool // a message was partly written, or the link has ended
 	sent   time.Time
 
 	once     sync.Once // starts the sending of frames
@@ -75,8 +75,10 @@ func (s *Server) serveLink(conn *net.UnixConn, stdout *os.File, r *bufio.Reader,
 	l := &link{
 		s: s, conn: conn, out: out, direct: stdout != nil, run: hello.Run, from: hello.From,
 		flush: make(chan int64, 16), changed: make(chan struct{}, 1), known: make(chan []workspacefile.Known, 1),
-		surveys: make(chan *runner.Diff, 1), calls: hello.Calls, pace: pace{window: max(0, hello.Window), next: hello.From}, w: bufio.NewWriterSize(rawio.NewWriter(out), 64<<10),
+		surveys: make(chan *runner.Diff, 1), calls: hello.Calls, pace: pace{window: max(0, hello.Window), next: hello.From},
+		w: s.takeWriter(rawio.NewWriter(out)),
 	}
+	defer s.keepWriter(l)
 	if hello.Files != nil {
 		l.watch = s.files.Watch(func(m runner.Message) error { return l.send(m, true) }, s.logger.With(slog.String("run_id", l.run)))
 		if l.direct { // otherwise the link would be silent while git works
@@ -159,6 +161,32 @@ func (s *Server) release(l *link) {
 		s.link = nil
 		s.repace()
 	}
+}
+
+// takeWriter returns the buffer of an earlier link, or a new one. A new one for each link would make
+// most of the garbage of a turn.
+func (s *Server) takeWriter(out io.Writer) *bufio.Writer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.spare
+	if w == nil {
+		return bufio.NewWriterSize(out, 64<<10)
+	}
+	s.spare = nil
+	w.Reset(out)
+	return w
+}
+
+// keepWriter takes the buffer from a link that has ended.
+func (s *Server) keepWriter(l *link) {
+	l.mu.Lock()
+	w := l.w
+	l.w, l.broken = nil, true // end may still be called
+	l.mu.Unlock()
+	w.Reset(nil)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spare = w
 }
 
 // send writes one message. Unless now is set, it may wait in the buffer for the next one.

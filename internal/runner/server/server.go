@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -62,6 +63,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	link     *link
+	spare    *bufio.Writer // of a link that has ended; nil if there is none
 	conns    map[net.Conn]struct{}
 	attempts map[string]int64            // newest attempt per run
 	journals map[string]*journal.Journal // open journals by run

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -229,6 +230,30 @@ func TestLinksDisplaceEachOther(t *testing.T) {
 	require.Eventually(t, func() bool { return s.ping().Watch != "" }, waitLimit, time.Millisecond)
 	require.NoError(t, s.stop())
 	other.refused(runner.CodeStopping)
+}
+
+// TestLinksShareBuffer checks that a link takes the buffer of one that has ended, which can no longer
+// write to it.
+func TestLinksShareBuffer(t *testing.T) {
+	t.Parallel()
+	s := &Server{}
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram"})
+	require.NoError(t, err)
+	l := &link{s: s, conn: conn, out: conn, w: s.takeWriter(io.Discard)}
+	l.ctx, l.stop = context.WithCancel(t.Context())
+	shared := l.w
+	require.NotSame(t, shared, s.takeWriter(io.Discard), "two links at a time")
+	require.NoError(t, l.send(&runner.Alive{}, false))
+	require.NotZero(t, shared.Buffered())
+	s.keepWriter(l)
+
+	var out bytes.Buffer
+	require.Same(t, shared, s.takeWriter(&out))
+	require.Error(t, l.send(&runner.Alive{}, true))
+	l.end(&runner.Displaced{})
+	require.Error(t, conn.Close(), "the link has closed it")
+	require.NoError(t, shared.Flush())
+	require.Zero(t, out.Len())
 }
 
 func TestUnstartableAgentEndsRun(t *testing.T) {

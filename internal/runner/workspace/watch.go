@@ -96,10 +96,19 @@ func (w *Watcher) Close() {
 	w.done.Wait()
 }
 
+// eventBytes is how much of the kernel's events is read at once. What is left of a burst would cause
+// another pass.
+const eventBytes = 64 << 10
+
+// eventBuffers spares a buffer for each link.
+var eventBuffers = sync.Pool{New: func() any { return new([eventBytes]byte) }}
+
 // run reads the kernel's events and wakes the owner, then stops reading until the next pass: a
 // burst costs one wake-up, and the kernel merges repeated events.
 func (w *Watcher) run() {
-	buf := make([]byte, 64<<10)
+	pooled := eventBuffers.Get().(*[eventBytes]byte)
+	defer eventBuffers.Put(pooled)
+	buf := pooled[:]
 	for {
 		if _, err := w.file.Read(buf); err != nil {
 			return
