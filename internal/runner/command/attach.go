@@ -189,7 +189,7 @@ func (a *attachment) link(ctx context.Context, hello *runner.Hello) (detached bo
 	if err := greet(conn, hello, a.shared); err != nil {
 		return false, fmt.Errorf("send hello: %w", err)
 	}
-	l := &passage{attachment: a, w: bufio.NewWriter(conn), known: make(chan struct{})}
+	l := &passage{attachment: a, w: bufio.NewWriter(rawio.NewConn(conn)), known: make(chan struct{})}
 	detach, done := make(chan struct{}), make(chan struct{})
 	defer close(done)
 	go func() {

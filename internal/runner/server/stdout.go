@@ -1,6 +1,7 @@
 package server
 
 import (
+	"io"
 	"net"
 	"os"
 
@@ -14,18 +15,19 @@ import (
 // the requested diffs. Therefore a line of the agent wakes one process rather than two.
 
 // opening is the reading end of a connection. Its first read receives the file that was sent with
-// the first bytes, if any.
+// the first bytes, if any. The later ones bypass the scheduler, because a worker sends a short message
+// for every few lines that it has handled.
 type opening struct {
 	conn *net.UnixConn
-	read bool
+	rest io.Reader // nil before the first read
 	file *os.File
 }
 
 func (o *opening) Read(p []byte) (int, error) {
-	if o.read {
-		return o.conn.Read(p)
+	if o.rest != nil {
+		return o.rest.Read(p)
 	}
-	o.read = true
+	o.rest = rawio.NewConn(o.conn)
 	oob := make([]byte, unix.CmsgSpace(4)) // one descriptor; the kernel closes others
 	n, oobn, _, _, err := o.conn.ReadMsgUnix(p, oob)
 	o.file = passedFile(oob[:oobn])
