@@ -111,7 +111,11 @@ func whole(dir string) ([]wholeRun, error) {
 // shorten replaces the log of a run by its stub, unless it is short already or has been deleted.
 func (w wholeRun) shorten(dir string) error {
 	base := filepath.Join(dir, w.name)
+	write := writeStub
 	if w.marks == nil {
+		// The log is of an earlier process, and after a restore a part of the image, which the file
+		// system would copy as a whole before the first write to it.
+		write = replaceByStub
 		info, err := os.Lstat(base + ".log")
 		if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() <= stubSize {
 			return nil
@@ -125,7 +129,7 @@ func (w wholeRun) shorten(dir string) error {
 			return err
 		}
 	}
-	if err := writeStub(base+".log", w.marks); err != nil {
+	if err := write(base+".log", w.marks); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -153,11 +157,8 @@ func stubMarks(s Status) []Mark {
 // is truncated. A crash of the machine may lose the write, or leave only its first part: then the log
 // is that of a run whose end is missing, which counts as cut unless its prompt was delivered.
 func writeStub(path string, marks []Mark) error {
-	stub := []byte(magic)
-	for _, m := range marks {
-		stub = appendMark(stub, m, time.Now())
-	}
-	f, err := openFile(path, os.O_WRONLY)
+	stub := stubOf(marks)
+	f, err := openFile(path, os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
 	if err != nil {
 		return err
 	}
@@ -166,6 +167,32 @@ func writeStub(path string, marks []Mark) error {
 		err = f.Truncate(int64(len(stub)))
 	}
 	return errors.Join(err, f.Close())
+}
+
+// replaceByStub replaces a log by a new file with the marks. A crash of the machine may lose the
+// change.
+func replaceByStub(path string, marks []Mark) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(stubOf(marks))
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+func stubOf(marks []Mark) []byte {
+	stub := []byte(magic)
+	for _, m := range marks {
+		stub = appendMark(stub, m, time.Now())
+	}
+	return stub
 }
 
 // Overwrite writes data over the beginning of a file, which it creates if necessary. It is for data

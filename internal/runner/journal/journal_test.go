@@ -358,8 +358,13 @@ func TestForgetsOldFramesButNeverRun(t *testing.T) {
 	var runs Runs
 	create(5)
 	runs.Add("run_5")
+	earlier, err := os.Stat(filepath.Join(dir, "run_0.log"))
+	require.NoError(t, err)
 	require.NoError(t, runs.Forget(dir, 4))
 	require.NoFileExists(t, index)
+	stub, err := os.Stat(filepath.Join(dir, "run_0.log"))
+	require.NoError(t, err)
+	require.False(t, os.SameFile(earlier, stub), "the log of an earlier process is not copied for the stub")
 	create(6)
 	runs.Add("run_6")
 	for range 2 { // repeating has no effect
