@@ -58,7 +58,11 @@ func TestHistoryListsFailedAttempts(t *testing.T) {
 	_, err := engine.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: queueName}, "failingLife", contract.WorkflowInput{SessionID: id})
 	require.NoError(t, err)
 	c := sessionclient.New(engine, "default", sessionclient.At(queueName))
-	require.NoError(t, c.SignalSandbox(t.Context(), id, contract.SandboxSignal{Generation: 1, Reason: "it exceeded a limit"}))
+	sent := 0 // a slow Temporal may take a signal without answering in time
+	require.Eventually(t, func() bool {
+		sent++
+		return c.SignalSandbox(t.Context(), id, contract.SandboxSignal{Generation: 1, Reason: "it exceeded a limit"}) == nil
+	}, waitLimit, 50*time.Millisecond)
 	var got why.History
 	require.Eventually(t, func() bool {
 		got = c.History(t.Context(), id)
@@ -80,7 +84,8 @@ func TestHistoryListsFailedAttempts(t *testing.T) {
 		}
 	}
 	require.Equal(t, 2, failures, "of both runs: %+v", got.Events)
-	require.Equal(t, 1, signals)
+	require.Positive(t, signals)
+	require.LessOrEqual(t, signals, sent)
 	require.Empty(t, c.History(t.Context(), session.NewID(session.SessionPrefix)), "of a workflow that was never started")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -155,15 +155,25 @@ func TestFilesInMemoryAreInControlGroups(t *testing.T) {
 	require.Equal(t, "on\n", b.sh(b.start(), "echo on"))
 }
 
-// fakeMemory simulates a machine with 100 GiB of memory and the given number of available bytes.
-func (b *bundle) fakeMemory(available int64) (set func(int64), looks func() int64) {
+// fakeMemory simulates a machine with 100 GiB of memory and the given number of available bytes. set
+// changes the number; until changes it until a sandbox exceeds its limits, so that no other sandbox is
+// ended as well.
+func (b *bundle) fakeMemory(available int64) (set func(int64), until func(int64, *Box), looks func() int64) {
 	var now, count atomic.Int64
+	var held atomic.Pointer[Box]
 	now.Store(available)
 	b.rt.watchdog.readMemory = func() (machineMemory, error) {
 		count.Add(1)
+		if bx := held.Load(); bx != nil && bx.Exceeded() != nil {
+			now.Store(4 << 30)
+		}
 		return machineMemory{total: 100 << 30, available: now.Load()}, nil
 	}
-	return now.Store, count.Load
+	until = func(available int64, bx *Box) {
+		held.Store(bx)
+		now.Store(available)
+	}
+	return now.Store, until, count.Load
 }
 
 // inFlight allocates 100 MiB in a file that is only in a socket's queue, where it is not visible.
@@ -189,7 +199,7 @@ func (b *bundle) awaitLine(bx *Box, script string) {
 func TestReserveOfMemoryStaysFree(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{Isolation: Namespaces, noCgroups: true})
-	set, looks := b.fakeMemory(3 << 29) // less than twice the reserve
+	_, until, looks := b.fakeMemory(3 << 29) // less than twice the reserve
 	other, hider := b.start(), b.start()
 	b.awaitLine(other, `python3 -c '
 import time
@@ -199,9 +209,8 @@ time.sleep(1000)'`)
 	before := looks() // later checks compare with the bytes that the boxes have written until now
 	require.Eventually(t, func() bool { return looks() > before+1 }, waitLimit, 10*time.Millisecond)
 	b.awaitLine(hider, inFlight)
-	set(1<<30 - 30<<20)
+	until(1<<30-30<<20, hider)
 	requireExceeded(t, hider, Memory)
-	set(4 << 30)
 	require.Contains(t, hider.Exceeded().Text, "nearly used up (994.0 MiB are available, the reserve is 1024.0 MiB)")
 	require.Equal(t, "on\n", b.sh(other, "echo on"))
 	require.Nil(t, other.Exceeded())
@@ -210,7 +219,7 @@ time.sleep(1000)'`)
 func TestReserveOfMemoryEndsLargestSandbox(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{Isolation: Namespaces, noCgroups: true})
-	set, looks := b.fakeMemory(4 << 30)
+	set, until, looks := b.fakeMemory(4 << 30)
 	small, large := b.start(), b.start()
 	for bx, size := range map[*Box]string{small: "20", large: "80"} {
 		b.awaitLine(bx, `python3 -c '
@@ -223,9 +232,8 @@ time.sleep(1000)'`)
 	before := looks()
 	require.Eventually(t, func() bool { return looks() > before+5 }, waitLimit, 10*time.Millisecond)
 	require.Nil(t, large.Exceeded())
-	set(1<<30 - 30<<20)
+	until(1<<30-30<<20, large)
 	requireExceeded(t, large, Memory)
-	set(4 << 30)
 	require.Equal(t, "on\n", b.sh(small, "echo on"))
 	require.Nil(t, small.Exceeded())
 }
