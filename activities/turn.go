@@ -126,6 +126,10 @@ func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start run.Start, to
 	case at.Parked:
 		return TurnResult{Parked: parkedOf(start)}, false, nil
 	}
+	attends := ctx.Err() == nil
+	if at.Last != nil { // the end of the turn is stored nowhere else
+		ctx = context.WithoutCancel(ctx)
+	}
 	if ctx.Err() != nil {
 		t.keepSegments(ctx, in, start.Run.Attempt, at)
 	}
@@ -151,7 +155,7 @@ func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start run.Start, to
 	if in.Look {
 		ending.RecheckFor = activity.GetInfo(ctx).WorkflowExecution.RunID
 	}
-	if err == nil {
+	if err == nil && attends {
 		ending.Attend = a.ready()
 	}
 	ended, err := t.end(ctx, ending)
@@ -166,6 +170,9 @@ func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start run.Start, to
 	if failure.CodeOf(err) == failure.IllegalState {
 		result, err = t.superseded(ctx, in, err)
 		return result, false, err
+	}
+	if failure.CodeOf(err) == failure.Invalid && at.Last != nil {
+		err = failure.Errorf(failure.Unavailable, "the next attempt stores the last frames alone: %v", err)
 	}
 	switch {
 	case err != nil && errors.Is(context.Cause(ctx), errHandOver):

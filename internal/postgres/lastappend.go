@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
@@ -55,7 +56,9 @@ func (l *lastAppend) write(ctx context.Context, s *sessionTx, c *closing) error 
 	l.sessions = map[string]*appendSession{session.ID: session}
 	l.runs = map[string]*appendRun{run.ID: run}
 	l.log = s.log
-	if err := l.append(l.appends[0], l.fold.drafts[0]); err != nil {
+	if err := l.append(l.appends[0], l.fold.drafts[0]); errors.Is(err, eventlog.ErrFenced) {
+		return illegal("a newer generation has run %s", run.ID)
+	} else if err != nil {
 		return err
 	}
 	s.log, s.row.LastSeq, c.Run.LastFrame = l.log, session.LastSeq, run.LastFrame

@@ -186,11 +186,17 @@ func (a *attempt) run(ctx context.Context) (err error) {
 		}
 		return final(DeliveryUnknown, errors.New("the runner was interrupted while it had this run"))
 	}
+	if watch != nil {
+		watch.finish() // while the runner sends the transcripts
+	}
 	if err := traced(ctx, "flush transcripts", func(ctx context.Context) error { return a.flush(ctx, link) }); err != nil {
 		a.appendDeferred(ctx)
 		return err
 	}
-	return a.giveLast()
+	if watch != nil {
+		a.awaitWatch(ctx, watch.done)
+	}
+	return a.giveLast(ctx)
 }
 
 // errNotFlushed ends the wait for a runner that keeps its link alive but does not report that
@@ -216,6 +222,21 @@ func (a *attempt) flush(ctx context.Context, link *turnLink) error {
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), segmentsTimeout)
 	defer cancel()
 	return errors.Join(err, a.StoreSegments(ctx, a.in.SessionID, a.in.RunID, last))
+}
+
+// awaitWatch waits until done is closed. A deferred batch is committed when it is due.
+func (a *attempt) awaitWatch(ctx context.Context, done <-chan struct{}) {
+	if a.deferred != nil {
+		due := time.NewTimer(time.Until(a.deferred.due))
+		defer due.Stop()
+		select {
+		case <-done:
+			return
+		case <-due.C:
+			a.appendDeferred(ctx)
+		}
+	}
+	<-done
 }
 
 // open opens the link to the runner. A fresh attempt prepares its prompt concurrently, since both

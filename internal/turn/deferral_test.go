@@ -181,7 +181,7 @@ func TestEndOfTurnIsStoredWithOutcome(t *testing.T) {
 					require.NoError(t, a.commit(t.Context(), nil, []runner.Message{frameOf(int64(i), line)}))
 				}
 				require.Equal(t, session.OutcomeCompleted, a.ended().Outcome)
-				require.NoError(t, a.giveLast())
+				require.NoError(t, a.giveLast(t.Context()))
 				require.Equal(t, session.OutcomeCompleted, a.end.Outcome)
 				require.Equal(t, c.committed, log.last)
 				if c.last < 0 {
@@ -211,7 +211,7 @@ func TestDeferredEndIsCommitted(t *testing.T) {
 				a.appendDeferred(t.Context())
 				require.NotNil(t, a.end)
 				require.EqualValues(t, len(events)-1, log.last)
-				require.NoError(t, a.giveLast())
+				require.NoError(t, a.giveLast(t.Context()))
 				require.Nil(t, a.lastAppend)
 			})
 		})

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/runner"
@@ -24,7 +26,12 @@ const quietTick = time.Second
 // follow turns frames into events until done. Messages that arrive during a commit are committed
 // together afterwards. It calls waiting before it waits for the next message. If waiting
 // does not mark the attempt as waiting, only messages count as progress.
-func (a *attempt) follow(ctx context.Context, link *turnLink, done func([]runner.Message) bool, waiting func()) error {
+func (a *attempt) follow(ctx context.Context, link *turnLink, done func([]runner.Message) bool, waiting func()) (err error) {
+	defer func() {
+		if err != nil {
+			a.appendDeferred(ctx)
+		}
+	}()
 	tick := time.NewTimer(quietTick) // an agent that prints needs no ticks
 	defer tick.Stop()
 	due := time.NewTimer(time.Hour) // for batches that are briefly deferred
@@ -38,10 +45,8 @@ func (a *attempt) follow(ctx context.Context, link *turnLink, done func([]runner
 		} else {
 			due.Stop()
 		}
-		var err error
 		var changed bool
 		if messages, changed, err = link.take(ctx, tick.C, due.C, a.waiting.changed, a.steering.changed); err != nil {
-			a.appendDeferred(ctx)
 			return err
 		}
 		if len(messages) > 0 {
@@ -210,7 +215,7 @@ const (
 // earlier attempt.
 func (a *attempt) mayWait(b *batch) bool {
 	silent := len(b.add.Questions)+len(b.add.Resolved)+len(b.images) == 0 && !b.urgent
-	if b.end != nil && (b.awaited || a.start.Run.Attempt > 1) { // a later attempt is the one that finds out what the store refuses
+	if b.end != nil && (b.awaited || a.start.Run.Attempt > 1) { // if the store refuses the last frames, the next attempt appends them
 		return false
 	}
 	if !silent || !a.start.Resume || a.closed || a.suspicion.until >= 0 || time.Since(b.began) >= maxDeferral {
@@ -255,14 +260,19 @@ func (a *attempt) ended() *agent.TurnEnd {
 
 // giveLast leaves a deferred batch with the end of the turn to the caller, who stores it with the
 // outcome of the run. That saves a transaction.
-func (a *attempt) giveLast() error {
+func (a *attempt) giveLast(ctx context.Context) error {
 	b := a.deferred
-	if b == nil || b.end == nil {
+	if b == nil || b.end == nil || b.frame == a.frame {
 		return nil
 	}
 	events, err := b.events()
 	if err != nil {
 		return fmt.Errorf("events of run %s: %w", a.in.RunID, err)
+	}
+	isText := func(d eventlog.Draft) bool { return d.Type == string(conversation.EventTextDelta) }
+	if slices.ContainsFunc(events, isText) { // a mask has held it back until the end of its block
+		a.deferred = nil
+		return a.append(ctx, b)
 	}
 	b.add.LastFrame, b.add.Events = b.frame, events
 	a.deferred, a.lastAppend = nil, &b.add

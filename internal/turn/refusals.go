@@ -3,6 +3,7 @@ package turn
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
@@ -29,6 +30,7 @@ type refusalWatch struct {
 	count  int           // number of recorded refusals
 	looked chan struct{} // closed when the first query has ended
 	stop   chan struct{}
+	once   sync.Once // closes stop
 	done   chan struct{}
 	leave  context.CancelFunc // cancels a query
 }
@@ -51,9 +53,12 @@ func (a *attempt) watchRefusals(ctx context.Context) *refusalWatch {
 // awaitBegin returns when the watch has the position of the newest earlier refusal.
 func (w *refusalWatch) awaitBegin() { <-w.looked }
 
+// finish makes the watch end after it has recorded the remaining refusals, without waiting for it.
+func (w *refusalWatch) finish() { w.once.Do(func() { close(w.stop) }) }
+
 // end records the remaining refusals and returns when the watch has ended.
 func (w *refusalWatch) end() {
-	close(w.stop)
+	w.finish()
 	<-w.done
 }
 

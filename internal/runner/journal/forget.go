@@ -199,7 +199,11 @@ func stubOf(marks []Mark) []byte {
 // of less than one block of a file: one system call writes it, and the death of the process does not
 // divide it. Replacing the file by a new one would cost many times as much.
 func Overwrite(path string, data []byte) error {
-	f, err := openFile(path, os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK) // does not wait, even for a pipe
+	const flags = os.O_WRONLY | os.O_CREATE | unix.O_NOFOLLOW | unix.O_NONBLOCK // does not wait, even for a pipe
+	f, err := openFile(path, flags)
+	if err != nil && os.Remove(path) == nil { // it was no file
+		f, err = openFile(path, flags)
+	}
 	if err != nil {
 		return err
 	}

@@ -54,8 +54,8 @@ func Create(dir, run string, first Mark) (*Journal, error) {
 		return nil, fmt.Errorf("create journal: %w", err)
 	}
 	j.buf, j.last, j.reached = appendMark([]byte(magic), first, time.Now()), first, first == Delivered
-	if err := j.write(); err != nil {
-		return nil, errors.Join(fmt.Errorf("create journal: %w", err), j.Close())
+	if err := j.write(); err != nil { // the disk is full: the run has not begun, and a later attempt may begin it
+		return nil, errors.Join(fmt.Errorf("create journal: %w", err), j.Close(), os.Remove(filepath.Join(dir, run+".log")))
 	}
 	return j, nil
 }
