@@ -307,7 +307,7 @@ func (s *steps) FilesAppend(ctx context.Context, b workspacefile.Batch) error {
 }
 
 func (s *steps) RunEnd(ctx context.Context, ending run.Ending) (run run.Run, err error) {
-	err = s.take(stepEnd, nil, func() error {
+	err = s.take(stepEnd, ending.Last, func() error {
 		run, err = s.Store.RunEnd(ctx, ending)
 		return err
 	})

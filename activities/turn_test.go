@@ -210,6 +210,35 @@ func TestAttemptCancelledDuringDialHasNotDeliveredPrompt(t *testing.T) {
 	require.Equal(t, session.OutcomeCompleted, result.Outcome)
 }
 
+// TestKnownEndIsStoredDespiteCancellation cancels the activity when the turn has ended, and its last
+// frames are to be stored with its outcome. Without them, the prompt of a lost sandbox would be unknown.
+func TestKnownEndIsStoredDespiteCancellation(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.create(t)
+	var cancel context.CancelFunc
+	cancelled := 0
+	b.steps.set(func(at string, last *eventlog.Append) error {
+		if at == stepEnd && last != nil {
+			cancelled++
+			cancel()
+		}
+		return nil
+	}, nil)
+	for range 20 { // in some, a reader waits for the last frames, which are then stored before the end
+		in := b.claim(t, s, "slow 5ms: one two")
+		result, err := do(b, attempt{}, func(ctx context.Context, in activities.TurnRequest) (activities.TurnResult, error) {
+			ctx, cancel = context.WithCancel(ctx)
+			defer cancel()
+			return b.turns.RunTurn(ctx, in)
+		}, in)
+		require.NoError(t, err)
+		require.Equal(t, session.OutcomeCompleted, result.Outcome)
+		require.Equal(t, "one two", b.output(t, in.RunID))
+	}
+	require.Positive(t, cancelled)
+}
+
 func TestSecondWorkerDisplacesFirst(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
