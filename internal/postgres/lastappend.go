@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
@@ -16,8 +15,7 @@ import (
 // *lastAppend appends nothing.
 type lastAppend struct{ appendTx }
 
-// lastAppend returns the last append of an ending. Its text would have to be in the log before open
-// blocks are settled, and questions are closed in other statements, so it must have neither.
+// lastAppend returns the last append of an ending; nil if it has none.
 func (db *DB) lastAppend(ending run.Ending) (*lastAppend, error) {
 	if ending.Last == nil {
 		return nil, nil
@@ -25,8 +23,7 @@ func (db *DB) lastAppend(ending run.Ending) (*lastAppend, error) {
 	if ending.Token == "" || ending.Last.RunID != ending.RunID || ending.Last.Token != ending.Token {
 		return nil, failure.Errorf(failure.Invalid, "the last append must be of the attempt that ends the run")
 	}
-	isText := func(d eventlog.Draft) bool { return d.Type == string(conversation.EventTextDelta) }
-	if len(ending.Last.Questions)+len(ending.Last.Resolved) > 0 || slices.ContainsFunc(ending.Last.Events, isText) {
+	if !run.MayBeLast(*ending.Last) {
 		return nil, failure.Errorf(failure.Invalid, "the last append of a run must have neither text nor questions")
 	}
 	return &lastAppend{db.newAppendTx([]eventlog.Append{*ending.Last}, false)}, nil

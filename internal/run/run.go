@@ -1,8 +1,10 @@
 package run
 
 import (
+	"slices"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/fork"
 	"github.com/overwinter-dev/overwinter/internal/profile"
@@ -121,8 +123,8 @@ type Ending struct {
 	// Token is that of the attempt; empty if the workflow ends a run that no worker can end.
 	Token string
 	// Last is the append of the turn's last frames, if they are not stored yet: RunEnd stores them as
-	// Log.Append does, in its transaction, with the translator's state left out. It must have neither text
-	// nor questions, and requires the token. Nil for none.
+	// Log.Append does, in its transaction, with the translator's state left out. MayBeLast says which
+	// appends it may be. It requires the token. Nil for none.
 	Last *eventlog.Append
 	// Segments are the end of the turn's transcripts. They are stored together with the outcome, as
 	// TranscriptAppend stores them, unless the token is refused.
@@ -144,6 +146,14 @@ type Ending struct {
 	// the next prompt itself. It requires RecheckFor, and is granted only if nothing but a prompt may
 	// follow. Empty for none.
 	Attend string
+}
+
+// MayBeLast reports whether an append may be the last one of an Ending: it has neither text, which
+// would have to be in the log before open blocks are settled, nor questions, which other statements
+// close.
+func MayBeLast(a eventlog.Append) bool {
+	isText := func(d eventlog.Draft) bool { return d.Type == string(conversation.EventTextDelta) }
+	return len(a.Questions)+len(a.Resolved) == 0 && !slices.ContainsFunc(a.Events, isText)
 }
 
 // Ended contains the values of an ended run that are logged and measured.

@@ -229,6 +229,48 @@ func TestDeferredEndIsCommitted(t *testing.T) {
 	})
 }
 
+// TestEndWithHeldTextIsCommitted checks that the last frames are not left to the caller if they have
+// text, for example a suffix that may have begun a secret.
+func TestEndWithHeldTextIsCommitted(t *testing.T) {
+	t.Parallel()
+	a, log := newDeferring(true)
+	require.NoError(t, a.commit(t.Context(), nil, []runner.Message{frameOf(0, "says")}))
+	require.NoError(t, a.commit(t.Context(), nil, []runner.Message{frameOf(1, "closes"), frameOf(2, "end")}))
+	a.deferred.add.Events = append(a.deferred.add.Events, eventlog.Draft{
+		Type: string(conversation.EventTextDelta), Data: json.RawMessage(`{"blockId":"a","delta":"held"}`), Frame: 2, N: 1,
+	})
+	require.NoError(t, a.giveLast(t.Context()))
+	require.Nil(t, a.lastAppend)
+	require.NotNil(t, a.end)
+	require.EqualValues(t, 2, log.last)
+}
+
+// TestEndDoesNotWaitForSlowQuery checks that the end of a turn is committed if the last query for
+// refused connections takes longer than the end may wait.
+func TestEndDoesNotWaitForSlowQuery(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		takes     time.Duration
+		committed int64
+	}{"slow": {time.Second, 2}, "fast": {time.Millisecond, 0}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				a, log := newDeferring(true)
+				for i, line := range []string{"says", "closes", "end"} {
+					require.NoError(t, a.commit(t.Context(), nil, []runner.Message{frameOf(int64(i), line)}))
+				}
+				done := make(chan struct{})
+				began := time.Now()
+				time.AfterFunc(c.takes, func() { close(done) })
+				a.awaitWatch(t.Context(), done)
+				require.Equal(t, c.takes, time.Since(began))
+				require.Equal(t, c.committed, log.last)
+			})
+		})
+	}
+}
+
 func frameOf(no int64, line string) *runner.Frame {
 	return &runner.Frame{No: no, Stream: runner.Stdout, At: time.Now(), Data: []byte(line)}
 }

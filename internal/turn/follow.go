@@ -5,15 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
-	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
@@ -269,12 +268,11 @@ func (a *attempt) giveLast(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("events of run %s: %w", a.in.RunID, err)
 	}
-	isText := func(d eventlog.Draft) bool { return d.Type == string(conversation.EventTextDelta) }
-	if slices.ContainsFunc(events, isText) { // a mask has held it back until the end of its block
+	b.add.LastFrame, b.add.Events = b.frame, events
+	if !run.MayBeLast(b.add) { // it has text that was held back until the end of its block
 		a.deferred = nil
 		return a.append(ctx, b)
 	}
-	b.add.LastFrame, b.add.Events = b.frame, events
 	a.deferred, a.lastAppend = nil, &b.add
 	a.frame, a.end = b.frame, b.end
 	return nil
