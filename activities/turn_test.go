@@ -239,6 +239,35 @@ func TestKnownEndIsStoredDespiteCancellation(t *testing.T) {
 	require.Positive(t, cancelled)
 }
 
+// TestRefusedLastFramesAreAppendedByNextAttempt refuses the end of a run with its last frames once. The
+// next attempt appends them, and finds out what it is that the store refuses.
+func TestRefusedLastFramesAreAppendedByNextAttempt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.create(t)
+	refused := 0
+	b.steps.set(func(at string, last *eventlog.Append) error {
+		if at == stepEnd && last != nil {
+			refused++
+			return failure.Errorf(failure.Invalid, "refused")
+		}
+		return nil
+	}, nil)
+	for range 20 {
+		before := refused
+		in := b.claim(t, s, "slow 5ms: one two")
+		result, err := b.turn(in)
+		if refused > before {
+			requirePassing(t, err)
+			result, err = b.turn(in)
+		}
+		require.NoError(t, err)
+		require.Equal(t, session.OutcomeCompleted, result.Outcome)
+		require.Equal(t, "one two", b.output(t, in.RunID))
+	}
+	require.Positive(t, refused)
+}
+
 func TestSecondWorkerDisplacesFirst(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
