@@ -94,6 +94,9 @@ func (a *attendedPrompts) take(sessionID string, p session.QueuedPrompt) bool {
 		a.sessions[sessionID] = s
 	}
 	s.prompts = append(s.prompts, attendedPrompt{p, now})
+	if len(s.prompts) == maxRecorded/2 { // before there is no more room
+		s.due = now
+	}
 	if !a.looking {
 		a.looking = true
 		a.running.Go(a.run)

@@ -120,6 +120,27 @@ func TestUnrecordedPromptsAreBounded(t *testing.T) {
 	require.Equal(t, 100, strings.Count(calls[0], "{"))
 }
 
+// TestManyClaimedPromptsAreRecordedBeforeTheirTime checks that a client with many short turns does not
+// cause a signal for each of them.
+func TestManyClaimedPromptsAreRecordedBeforeTheirTime(t *testing.T) {
+	t.Parallel()
+	b, id := setupAttended(t, true, 2*time.Millisecond, never)
+	named := 0
+	for i := range 200 {
+		b.promptNamed(id, fmt.Sprintf("p%d", i))
+		if (i+1)%50 != 0 {
+			continue
+		}
+		eventually(t, "a record of most prompts", func() bool {
+			for _, call := range b.temp.TakeCalls() {
+				require.Contains(t, call, "attended "+id)
+				named += strings.Count(call, "{")
+			}
+			return named > i-50
+		})
+	}
+}
+
 func sorted(list []string) []string {
 	slices.Sort(list)
 	return list
