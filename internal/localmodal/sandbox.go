@@ -118,6 +118,8 @@ func (sb *sandbox) finish(ctx context.Context, status pb.GenericResult_GenericSt
 	// The end is completed even if the caller disconnects.
 	ctx = context.WithoutCancel(ctx)
 	defer close(sb.done)
+	release := sb.task.Box.HoldMounts()
+	defer sb.server.background.Go(release)
 	err := sb.task.Close()
 	if why := sb.task.Box.Exceeded(); why != nil {
 		status, code = sb.exceeded(why)
