@@ -17,8 +17,6 @@ import (
 
 // attendantStore stores attendances of sessions.
 type attendantStore interface {
-	// AttendantDue reports whether a claim of the attendant may succeed. It locks nothing.
-	AttendantDue(ctx context.Context, sessionID, attendant string) (bool, error)
 	// AttendantLeave ends an attendance and returns the pending commands and prompts for the
 	// workflow; nil if the session has another attendant, or none.
 	AttendantLeave(ctx context.Context, sessionID, attendant, workflowRunID string) (*session.Look, error)
@@ -58,7 +56,7 @@ type attendant struct {
 	prompts []string // of the runs
 	ordinal int64
 
-	changed <-chan struct{} // the session's log has grown; nil until the first turn is about to end
+	changed <-chan struct{} // the session's log has grown, other than by a turn; nil until the first turn is about to end
 	unwatch func()
 }
 
@@ -90,7 +88,7 @@ func (a *attendant) ready() string {
 		a.changed, a.unwatch = a.t.Changes.Watch(a.in.SessionID)
 	}
 	select {
-	case <-a.changed: // discard changes by the turn, whose end reads the pending prompts
+	case <-a.changed: // discard changes before the turn's end, which reads the pending prompts
 	default:
 	}
 	return a.token
@@ -117,7 +115,6 @@ func (a *attendant) next(ctx context.Context, result *TurnResult) (*run.Start, e
 		RunID: session.NewID(session.RunPrefix), Token: turn.NewToken(), Attempt: int64(activity.GetInfo(ctx).Attempt),
 	}
 	due := result.Waiting == nil || result.Waiting.Queued > 0
-	expected := true // the first change is usually the end of the turn
 	changed, takenBack := a.changed, (<-chan time.Time)(nil)
 	for {
 		if due {
@@ -147,8 +144,7 @@ func (a *attendant) next(ctx context.Context, result *TurnResult) (*run.Start, e
 		}
 		select {
 		case <-changed:
-			due = !expected || a.due(ctx)
-			expected = false
+			due = true
 			continue
 		case <-takenBack:
 		case <-ctx.Done():
@@ -191,15 +187,6 @@ func (a *attendant) claim(ctx context.Context, c run.Claim) (run.Claimed, error)
 			return run.Claimed{}, err
 		}
 	}
-}
-
-// due reports whether a claim may succeed. A claim locks the session, and its client is likely to
-// send the next prompt now. If Postgres does not answer, due returns true.
-func (a *attendant) due(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
-	defer cancel()
-	due, err := a.t.store.AttendantDue(ctx, a.in.SessionID, a.token)
-	return due || err != nil
 }
 
 func (a *attendant) claimOnce(ctx context.Context, c run.Claim) (run.Claimed, error) {

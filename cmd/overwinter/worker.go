@@ -250,7 +250,7 @@ func (c *workerCmd) run(
 		appender.Stop(last)
 	}()
 
-	changes := eventlog.NewFollower(db, eventlog.FollowerOptions{Logger: logger})
+	changes := eventlog.NewFollower(postgres.Outside{DB: db}, eventlog.FollowerOptions{Logger: logger})
 	changes.Start()
 	defer changes.Stop()
 

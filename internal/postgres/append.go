@@ -81,10 +81,10 @@ func (db *DB) eventsAppend(ctx context.Context, appends []eventlog.Append, begin
 			return b.flush(ctx, out)
 		})
 	if err != nil {
-		db.readers.notify(b.grown...) //nolint:contextcheck // the response to the commit may have been lost; the notifier outlives the call
+		db.readers.notify(inTurn, b.grown...) //nolint:contextcheck // the response to the commit may have been lost; the notifier outlives the call
 		return nil, err
 	}
-	db.readers.publish(b.log.events) //nolint:contextcheck // the notifier outlives the call
+	db.readers.publish(inTurn, b.log.events) //nolint:contextcheck // the notifier outlives the call
 	return verdicts, nil
 }
 

@@ -46,7 +46,7 @@ func (db *DB) RunClaim(ctx context.Context, c run.Claim) (claimed run.Claimed, e
 		return cmp.Or(openErr, nextErr, commandsErr, headErr)
 	}
 	err = db.inSessionWith(ctx, "claim the next prompt", c.SessionID, read, func(s *sessionTx) error {
-		claimed = run.Claimed{}
+		claimed, s.from = run.Claimed{}, inTurn
 		if c.Attendant == "" || s.row.Attendant != c.Attendant || s.row.Generation != c.Generation || s.row.Status != string(session.Running) {
 			return nil
 		}
@@ -91,20 +91,6 @@ func (s *sessionTx) claimed(ctx context.Context, run dbsqlc.Run, claimed *run.Cl
 	start, err := s.runStart(ctx, run)
 	claimed.Attended, claimed.Start = true, &start
 	return err
-}
-
-// AttendantDue reports whether the attendant of a session has something to do: a queued prompt, a
-// pending command, or the end of the attendance. It is a single statement without locks. RunClaim
-// makes the decision.
-func (db *DB) AttendantDue(ctx context.Context, sessionID, attendant string) (bool, error) {
-	ctx, cancel := within(ctx, db.options.CallTimeout)
-	defer cancel()
-	var due bool
-	err := db.inOneTrip(ctx, func(in *lookups) (err error) {
-		due, err = db.q.AttendantDue(ctx, in, &dbsqlc.AttendantDueParams{SessionID: sessionID, Attendant: attendant})
-		return err
-	})
-	return due, fault("look for prompts of an attended session", err)
 }
 
 // AttendantLeave ends an attendance and returns the pending work for the workflow, which then

@@ -95,37 +95,6 @@ func TestAttendantClaimsPromptsInOrder(t *testing.T) {
 	require.Equal(t, third, b.claimFor(t, "a2").Start.Prompt.ID)
 }
 
-// TestAttendantIsDue checks that an attendant is due whenever a claim may return something other
-// than a reason to keep waiting.
-func TestAttendantIsDue(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		change func(t *testing.T, b *harness)
-		not    bool
-	}{
-		"nothing waits":           {change: func(*testing.T, *harness) {}, not: true},
-		"a prompt is in progress": {change: func(t *testing.T, b *harness) { b.submit(t, "second"); b.claimFor(t, "a1") }, not: true},
-		"a prompt waits":          {change: func(t *testing.T, b *harness) { b.submit(t, "second") }},
-		"a command waits":         {change: func(t *testing.T, b *harness) { b.command(t, session.CommandSync) }},
-		"another attends":         {change: func(t *testing.T, b *harness) { b.attend(t, "a2") }},
-		"the session hibernates":  {change: func(t *testing.T, b *harness) { b.transit(t, session.EventHibernate, session.ReasonIdle) }},
-		"the workflow has taken the session back": {change: func(t *testing.T, b *harness) {
-			_, err := b.SessionReclaim(b.ctx, b.id, "w1")
-			require.NoError(t, err)
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := setup(t)
-			b.attended(t)
-			c.change(t, b)
-			due, err := b.AttendantDue(b.ctx, b.id, "a1")
-			require.NoError(t, err)
-			require.Equal(t, !c.not, due)
-		})
-	}
-}
-
 // TestOutdatedAttendantClaimsNothing resumes a frozen attendant with outdated arguments. RunClaim
 // checks each argument, and the pending work, under the session's lock.
 func TestOutdatedAttendantClaimsNothing(t *testing.T) {

@@ -24,7 +24,7 @@ func (db *DB) eventsExtend(ctx context.Context, appends []eventlog.Append) (map[
 		return err
 	})
 	if err != nil {
-		db.readers.notify(extend.SessionIds...) //nolint:contextcheck // the notifier outlives the call
+		db.readers.notify(inTurn, extend.SessionIds...) //nolint:contextcheck // the notifier outlives the call
 		return nil, fault("append deltas", err)
 	}
 	extended := make(map[string]struct{}, len(rows))
@@ -39,7 +39,7 @@ func (db *DB) eventsExtend(ctx context.Context, appends []eventlog.Append) (map[
 		}
 		events = append(events, e.event())
 	}
-	db.readers.publish(events) //nolint:contextcheck // as above
+	db.readers.publish(inTurn, events) //nolint:contextcheck // as above
 	return extended, nil
 }
 

@@ -46,6 +46,7 @@ func (db *DB) FilesAppend(ctx context.Context, b workspacefile.Batch) error {
 	fenced := false
 	budget := b.Budget
 	err := db.inSession(ctx, "store files", b.SessionID, func(s *sessionTx) error {
+		s.from = inTurn
 		var err error
 		if fenced, err = s.fenced(ctx, b.RunID, b.Token, b.Generation); err != nil || fenced {
 			return err

@@ -275,6 +275,19 @@ const listenCheck = 15 * time.Second
 // with the sessions whose logs have grown, or with none if all may have. Both callbacks run on this
 // goroutine and must not block.
 func (db *DB) EventsListen(ctx context.Context, ready func(), changed func(grown []eventlog.Growth)) error {
+	return db.listen(ctx, ready, changed, eventsChannel, turnsChannel)
+}
+
+// Outside is a database whose listeners are not notified of the events of turns, but only of those from
+// outside: of clients, of workflows, and of the system. Waits that turns do not end need no others.
+type Outside struct{ *DB }
+
+// EventsListen is [DB.EventsListen] without the events of turns.
+func (o Outside) EventsListen(ctx context.Context, ready func(), changed func(grown []eventlog.Growth)) error {
+	return o.listen(ctx, ready, changed, eventsChannel)
+}
+
+func (db *DB) listen(ctx context.Context, ready func(), changed func(grown []eventlog.Growth), channels ...string) error {
 	const doing = "listen for events"
 	config := db.conn.Copy()
 	config.RuntimeParams["application_name"] += " (listen)"
@@ -287,8 +300,10 @@ func (db *DB) EventsListen(ctx context.Context, ready func(), changed func(grown
 		defer cancel()
 		conn.Close(ctx) // it is discarded in any case
 	}()
-	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
-		return fault(doing, err)
+	for _, channel := range channels {
+		if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+			return fault(doing, err)
+		}
 	}
 	ready()
 	for {

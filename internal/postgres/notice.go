@@ -12,8 +12,16 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 )
 
-// channel carries notices: the ids of sessions whose logs have grown, and small new events.
-const channel = "overwinter_events"
+// Channels carry notices: the ids of sessions whose logs have grown, and small new events. Readers of
+// logs listen to both. The events of turns have a separate one, because nothing in a worker waits for them,
+// and it would be woken by each commit of its turns.
+//
+// Releases before turnsChannel use only eventsChannel, for all events, and listen to it alone: until
+// such an api is replaced, its readers find the events of newer workers when they poll.
+const (
+	eventsChannel = "overwinter_events"
+	turnsChannel  = "overwinter_turns"
+)
 
 // maxNotify bounds the bytes of a notification. Postgres accepts fewer than 8000.
 const maxNotify = 7900

@@ -59,15 +59,16 @@ func TestNoticesReturnTheirEvents(t *testing.T) {
 					Data: json.RawMessage(anyText.Draw(t, "data") + strings.Repeat("x", rapid.SampledFrom([]int{0, 1, 10, 500, 3000, 9000}).Draw(t, "size"))),
 				})
 			}
-			n.publish(events[id])
+			n.publish(inTurn, events[id])
 		}
-		payloads := n.take()
-		require.Len(t, payloads, 1)
-		require.Less(t, len(payloads[0]), 8000)
-		grown, err := growths(payloads[0])
+		notices := n.take()
+		require.Len(t, notices, 1)
+		payload := notices[0].payload
+		require.Less(t, len(payload), 8000)
+		grown, err := growths(payload)
 		require.NoError(t, err)
 		require.Len(t, grown, len(events))
-		names := strings.Split(payloads[0], ",")
+		names := strings.Split(payload, ",")
 		for i, g := range grown {
 			require.Equal(t, g.SessionID, names[i], "an earlier program finds the ids")
 			if g.Events != nil {
@@ -90,41 +91,42 @@ func TestNotifierDropsEventsThatMustBeRead(t *testing.T) {
 	}{
 		"consecutive commits are joined": {
 			func(n *notifier) {
-				n.publish([]eventlog.Event{event("a", 1, "{}")})
-				n.publish([]eventlog.Event{event("a", 2, "{}")})
+				n.publish(inTurn, []eventlog.Event{event("a", 1, "{}")})
+				n.publish(inTurn, []eventlog.Event{event("a", 2, "{}")})
 			}, []eventlog.Growth{{SessionID: "a", Events: []eventlog.Event{event("a", 1, "{}"), event("a", 2, "{}")}}},
 		},
 		"commits in the wrong order": {
 			func(n *notifier) {
-				n.publish([]eventlog.Event{event("a", 2, "{}"), event("b", 7, "{}")})
-				n.publish([]eventlog.Event{event("a", 1, "{}")})
-				n.publish([]eventlog.Event{event("a", 3, "{}")})
+				n.publish(inTurn, []eventlog.Event{event("a", 2, "{}"), event("b", 7, "{}")})
+				n.publish(inTurn, []eventlog.Event{event("a", 1, "{}")})
+				n.publish(inTurn, []eventlog.Event{event("a", 3, "{}")})
 			}, []eventlog.Growth{{SessionID: "a"}, {SessionID: "b", Events: []eventlog.Event{event("b", 7, "{}")}}},
 		},
 		"a commit whose response was lost": {
 			func(n *notifier) {
-				n.publish([]eventlog.Event{event("a", 1, "{}")})
-				n.notify("a")
-				n.publish([]eventlog.Event{event("a", 2, "{}")})
+				n.publish(inTurn, []eventlog.Event{event("a", 1, "{}")})
+				n.notify(inTurn, "a")
+				n.publish(inTurn, []eventlog.Event{event("a", 2, "{}")})
 			}, []eventlog.Growth{{SessionID: "a"}},
 		},
 		"an event that must be read": {
 			func(n *notifier) {
 				other := eventRow{SessionID: "a", Seq: 2, Type: "x", RunID: "run_1", RunNo: runByID, Data: "{}"}
-				n.publish([]eventlog.Event{event("a", 1, "{}"), other.event(), event("a", 3, "{}")})
+				n.publish(inTurn, []eventlog.Event{event("a", 1, "{}"), other.event(), event("a", 3, "{}")})
 			}, []eventlog.Growth{{SessionID: "a"}},
 		},
 		"more than a notification has room for": {
 			func(n *notifier) {
-				n.publish([]eventlog.Event{event("a", 1, "{}"), event("b", 1, strings.Repeat("x", 8000)), event("c", 1, "{}")})
+				n.publish(inTurn, []eventlog.Event{event("a", 1, "{}"), event("b", 1, strings.Repeat("x", 8000)), event("c", 1, "{}")})
 			}, []eventlog.Growth{{SessionID: "a"}, {SessionID: "b"}, {SessionID: "c"}},
 		},
 	} {
 		n := idleNotifier()
 		c.publish(n)
-		payloads := n.take()
-		require.Len(t, payloads, 1, name)
-		grown, err := growths(payloads[0])
+		notices := n.take()
+		require.Len(t, notices, 1, name)
+		require.Equal(t, turnsChannel, notices[0].channel, name)
+		grown, err := growths(notices[0].payload)
 		require.NoError(t, err, name)
 		require.Equal(t, c.want, grown, name)
 	}

@@ -17,10 +17,12 @@ import (
 // notifier wakes readers of sessions whose logs have grown. It notifies after the commits rather
 // than within them: Postgres serializes the commits of transactions that notify, across all
 // databases of a server, so that every append would wait for the disk flush of every other one. One
-// connection sends the payloads that have accumulated during the previous notification.
+// connection sends the notices that have accumulated during the previous notification.
 //
 // A notification also contains the new events if they are few and small, as those of most commits of
 // an agent that prints at its own pace: readers in other processes then need not read them.
+//
+// Events of turns are sent on a separate channel, see turnsChannel.
 //
 // A notification may be lost, with the process or the connection. Readers poll.
 type notifier struct {
@@ -35,7 +37,7 @@ type notifier struct {
 	stopped bool
 	stop    context.CancelFunc // nil until the first notification
 	done    chan struct{}
-	// wake has room for one: the loop takes all payloads when it wakes.
+	// wake has room for one: the loop takes all news when it wakes.
 	wake chan struct{}
 }
 
@@ -43,7 +45,19 @@ type notifier struct {
 type news struct {
 	encoded []byte // empty if the events must be read
 	last    int64  // the position of the last event; 0 if the events must be read
+	ofTurn  bool   // all of them are events of turns
 }
+
+// notice is a notification.
+type notice struct{ channel, payload string }
+
+// origin is where events are from.
+type origin int
+
+const (
+	outside origin = iota // a client, a workflow, or an operation of the system
+	inTurn                // a turn: its output, its claim and its end
+)
 
 const (
 	// notifyTimeout bounds connecting, and each notification.
@@ -66,37 +80,45 @@ func newNotifier(config *pgx.ConnConfig, logger *slog.Logger) *notifier {
 }
 
 // notify makes readers of the sessions check their logs. It never blocks.
-func (n *notifier) notify(sessionIDs ...string) {
+func (n *notifier) notify(from origin, sessionIDs ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, id := range sessionIDs {
-		n.forget(id)
+		n.forget(n.newsOf(id, from, 0))
 	}
 	n.signal()
 }
 
 // publish sends committed events to readers, or makes them read those that are too large for a
 // notification, or that have no data. It never blocks.
-func (n *notifier) publish(events []eventlog.Event) {
+func (n *notifier) publish(from origin, events []eventlog.Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for i := range events {
-		n.add(&events[i])
+		n.add(from, &events[i])
 	}
 	n.signal()
 }
 
-// add adds an event to the news of its session. The caller holds mu.
-func (n *notifier) add(e *eventlog.Event) {
-	of := n.grown[e.SessionID]
+// newsOf returns the news of a session, to which news from an origin are added. The first news follow
+// the position last. The caller holds mu.
+func (n *notifier) newsOf(sessionID string, from origin, last int64) *news {
+	of := n.grown[sessionID]
 	if of == nil {
-		of = &news{last: e.Seq - 1}
-		n.grown[e.SessionID] = of
+		of = &news{last: last, ofTurn: true}
+		n.grown[sessionID] = of
 	}
+	of.ofTurn = of.ofTurn && from == inTurn
+	return of
+}
+
+// add adds an event to the news of its session. The caller holds mu.
+func (n *notifier) add(from origin, e *eventlog.Event) {
+	of := n.newsOf(e.SessionID, from, e.Seq-1)
 	n.full = n.full || n.size+len(e.Data) > maxNotify
 	// Another goroutine may have published a later commit first.
 	if n.full || e.Data == nil || of.last != e.Seq-1 {
-		n.forget(e.SessionID)
+		n.forget(of)
 		return
 	}
 	before := len(of.encoded)
@@ -104,15 +126,10 @@ func (n *notifier) add(e *eventlog.Event) {
 	n.size += len(of.encoded) - before
 }
 
-// forget drops the news of a session, which readers must read. The caller holds mu.
-func (n *notifier) forget(sessionID string) {
-	of := n.grown[sessionID]
-	if of == nil {
-		of = &news{}
-		n.grown[sessionID] = of
-	}
+// forget drops the events of news, which readers must read. The caller holds mu.
+func (n *notifier) forget(of *news) {
 	n.size -= len(of.encoded)
-	*of = news{}
+	of.encoded, of.last = nil, 0
 }
 
 // signal wakes the loop if there is anything to send. The caller holds mu.
@@ -139,7 +156,7 @@ func (n *notifier) signal() {
 	}
 }
 
-// close returns when the loop has ended. Unsent payloads are lost; readers poll.
+// close returns when the loop has ended. Unsent news are lost; readers poll.
 func (n *notifier) close() {
 	n.mu.Lock()
 	n.stopped = true
@@ -151,26 +168,46 @@ func (n *notifier) close() {
 	}
 }
 
-// take returns the accumulated payloads.
-func (n *notifier) take() []string {
+// take returns the accumulated notices.
+func (n *notifier) take() []notice {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	defer func() { n.all, n.full, n.size = false, false, 0; clear(n.grown) }()
-	switch {
-	case n.all:
-		return []string{everySession}
-	case len(n.grown) == 0:
-		return nil
+	if n.all {
+		return []notice{{eventsChannel, everySession}} // every listener listens to it
 	}
-	return notices(slices.Sorted(maps.Keys(n.grown)), func(id string) []byte {
-		if n.full {
-			return nil
+	var out []notice
+	var ofTurns, others []string
+	for _, id := range slices.Sorted(maps.Keys(n.grown)) {
+		if n.grown[id].ofTurn {
+			ofTurns = append(ofTurns, id)
+		} else {
+			others = append(others, id)
 		}
-		return n.grown[id].encoded
-	})
+	}
+	for _, c := range []struct {
+		channel  string
+		sessions []string
+	}{{eventsChannel, others}, {turnsChannel, ofTurns}} {
+		if len(c.sessions) == 0 {
+			continue
+		}
+		for _, payload := range notices(c.sessions, n.encoded) {
+			out = append(out, notice{c.channel, payload})
+		}
+	}
+	return out
 }
 
-// lost makes the next notification address every reader, since some payloads were not sent.
+// encoded returns the events of a session that a notice may contain. The caller holds mu.
+func (n *notifier) encoded(sessionID string) []byte {
+	if n.full {
+		return nil
+	}
+	return n.grown[sessionID].encoded
+}
+
+// lost makes the next notification address every reader, since some notices were not sent.
 func (n *notifier) lost() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -225,12 +262,12 @@ func (n *notifier) run(ctx context.Context) {
 	}
 }
 
-// send sends the accumulated payloads one by one, each in a transaction of a few microseconds.
+// send sends the accumulated notices one by one, each in a transaction of a few microseconds.
 func (n *notifier) send(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
 	defer cancel()
-	for _, payload := range n.take() {
-		if _, err := conn.Exec(ctx, "SELECT pg_notify($1, $2)", channel, payload); err != nil {
+	for _, m := range n.take() {
+		if _, err := conn.Exec(ctx, "SELECT pg_notify($1, $2)", m.channel, m.payload); err != nil {
 			return err
 		}
 	}

@@ -13,8 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/question"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // listen collects the sessions that are reported to one listener until the test ends.
@@ -33,13 +36,18 @@ func (b *harness) listen(t *testing.T) (notified func() []string) {
 // "*".
 func (b *harness) reports(t *testing.T) (reports func() []eventlog.Growth) {
 	t.Helper()
+	return reportsTo(t, b)
+}
+
+func reportsTo(t *testing.T, source eventlog.Source) (reports func() []eventlog.Growth) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var mu sync.Mutex
 	var all []eventlog.Growth
 	ready, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		b.EventsListen(ctx, func() { close(ready) }, func(grown []eventlog.Growth) { //nolint:errcheck // returns when ctx ends
+		source.EventsListen(ctx, func() { close(ready) }, func(grown []eventlog.Growth) { //nolint:errcheck // returns when ctx ends
 			mu.Lock()
 			defer mu.Unlock()
 			if grown == nil {
@@ -119,6 +127,53 @@ func TestReportedEventsAreThoseOfLog(t *testing.T) {
 	}
 	require.Equal(t, 9, types["text_delta"]-1, "each word")
 	require.GreaterOrEqual(t, types["turn_start"]+types["turn_end"], 2)
+}
+
+// TestWaitsInWorkersAreNotWokenByTurns checks that a turn, from its claim to its end, is reported to
+// readers of the log, but not to attendants and to other waits in workers.
+func TestWaitsInWorkersAreNotWokenByTurns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.attended(t)
+	all, outside := b.reports(t), reportsTo(t, postgres.Outside{DB: b.DB})
+	count := func() (n int) {
+		for _, g := range outside() {
+			if g.SessionID == b.id {
+				n++
+			}
+		}
+		return n
+	}
+	reported := func(of func() []eventlog.Growth, seq int64) bool {
+		return slices.ContainsFunc(of(), func(g eventlog.Growth) bool {
+			return g.SessionID == b.id && len(g.Events) > 0 && g.Events[len(g.Events)-1].Seq >= seq
+		})
+	}
+	prompt := b.submit(t, "second")
+	submitted := b.position(t)
+	require.Eventually(t, func() bool { return reported(outside, submitted) }, waitLimit, time.Millisecond, "an attendant claims it")
+	before := count()
+
+	claimed := b.claimFor(t, "a1")
+	require.NotNil(t, claimed.Start)
+	require.Equal(t, prompt, claimed.Start.Prompt.ID)
+	require.NoError(t, b.FilesAppend(b.ctx, workspacefile.Batch{
+		SessionID: b.id, RunID: claimed.Start.Run.ID, Token: "c1", Generation: b.generation(t), Lineage: "l1",
+		Changes: []workspacefile.Change{written(1, "a", "1")},
+	}))
+	for frame := range int64(3) {
+		require.NoError(t, b.appendOne(t, eventlog.Append{
+			SessionID: b.id, RunID: claimed.Start.Run.ID, Generation: b.generation(t), Token: "c1", LastFrame: frame,
+			Events: []eventlog.Draft{{Type: "x", At: time.Now(), Frame: frame, Data: json.RawMessage(`{}`)}},
+		}))
+	}
+	b.end(t, claimed.Start.Run.ID, "c1", "a1")
+	ended := b.position(t)
+	require.Eventually(t, func() bool { return reported(all, ended) }, waitLimit, time.Millisecond)
+
+	b.command(t, session.CommandSync)
+	require.Eventually(t, func() bool { return reported(outside, ended+1) }, waitLimit, time.Millisecond, "an attendant leaves")
+	require.Equal(t, before+1, count(), "only of the command")
 }
 
 func TestReadersAreNotifiedAfterCommit(t *testing.T) {

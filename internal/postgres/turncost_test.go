@@ -123,11 +123,6 @@ func TestStatementsPerTurn(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, run.Claimed{Attended: true}, claimed)
 		})
-		costs["AttendantDue"] = count(func() { // instead, after the end of its turn
-			due, err := db.AttendantDue(b.ctx, b.id, "a1")
-			require.NoError(t, err)
-			require.False(t, due)
-		})
 		costs["EventsRead"] = count(func() { // by each api, after each commit
 			page := eventlog.NewPage(&eventlog.Format{Mark: func(*eventlog.Event) bool { return false }}, b.id, 0)
 			require.NoError(t, db.EventsRead(b.ctx, []*eventlog.Page{page}))
@@ -162,7 +157,6 @@ func TestStatementsPerTurn(t *testing.T) {
 		"RunClaim":                                {Statements: 13, RoundTrips: 2},
 		"SessionNeeds":                            {Statements: 1, RoundTrips: 1},
 		"TranscriptAppend":                        {Statements: 8, RoundTrips: 2},
-		"AttendantDue":                            {Statements: 2, RoundTrips: 1},
 		"EventsRead":                              {Statements: 2, RoundTrips: 1},
 		"RunClaim of nothing":                     {Statements: 9, RoundTrips: 2},
 		"SessionGet":                              {Statements: 4, RoundTrips: 1},

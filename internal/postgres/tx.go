@@ -110,6 +110,7 @@ type sessionTx struct {
 	advanced int64
 	// grown reports that events were written, so that readers must be notified after the commit.
 	grown bool
+	from  origin // of the events
 	// run is the id of a run that exists; "" if no run is known to exist.
 	run string
 	// steers reports that a prompt waits for the running turn, whose attempt must be notified after
@@ -235,12 +236,12 @@ func (db *DB) trySession(
 		switch {
 		case !s.grown:
 		case err == nil:
-			db.readers.publish(s.log.events) //nolint:contextcheck // the notifier outlives the call
+			db.readers.publish(s.from, s.log.events) //nolint:contextcheck // the notifier outlives the call
 		default: // the response to the commit may have been lost
-			db.readers.notify(sessionID) //nolint:contextcheck // as above
+			db.readers.notify(s.from, sessionID) //nolint:contextcheck // as above
 		}
 		if s.steers {
-			db.readers.notify(run.SteerTopic(sessionID)) //nolint:contextcheck // as above
+			db.readers.notify(outside, run.SteerTopic(sessionID)) //nolint:contextcheck // as above
 		}
 	}
 	if err != nil {

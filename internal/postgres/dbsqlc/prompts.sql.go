@@ -10,27 +10,6 @@ import (
 	"time"
 )
 
-const attendantDue = `-- name: AttendantDue :one
-SELECT (NOT EXISTS (SELECT FROM sessions s WHERE s.id = $1 AND s.attendant = $2 AND s.status = 'running')
-    OR EXISTS (SELECT FROM prompts p JOIN sessions s ON s.id = p.session_id WHERE p.session_id = $1 AND p.status = 'queued' AND s.held_at IS NULL
-        AND (p.collect_until IS NULL OR p.collect_until <= statement_timestamp()))
-    OR EXISTS (SELECT FROM session_commands c WHERE c.session_id = $1 AND c.status = 'pending'))::boolean
-`
-
-type AttendantDueParams struct {
-	SessionID string
-	Attendant string
-}
-
-// AttendantDue reports whether RunClaim may find something other than a reason to keep waiting. It
-// takes no locks.
-func (q *Queries) AttendantDue(ctx context.Context, db DBTX, arg *AttendantDueParams) (bool, error) {
-	row := db.QueryRow(ctx, attendantDue, arg.SessionID, arg.Attendant)
-	var column_1 bool
-	err := row.Scan(&column_1)
-	return column_1, err
-}
-
 const attended = `-- name: Attended :many
 SELECT s.id AS session_id, coalesce(r.id, '')::text AS run_id, s.status, s.workflow_run
 FROM (

@@ -41,14 +41,6 @@ WHERE p.session_id = @session_id AND p.status IN ('queued', 'processing') AND (p
   AND (p.joined_to = '' OR NOT EXISTS (SELECT FROM prompts h WHERE h.session_id = p.session_id AND h.id = p.joined_to AND h.status IN ('queued', 'processing')))
 ORDER BY p.rank, p.ordinal;
 
--- name: AttendantDue :one
--- AttendantDue reports whether RunClaim may find something other than a reason to keep waiting. It
--- takes no locks.
-SELECT (NOT EXISTS (SELECT FROM sessions s WHERE s.id = @session_id AND s.attendant = @attendant AND s.status = 'running')
-    OR EXISTS (SELECT FROM prompts p JOIN sessions s ON s.id = p.session_id WHERE p.session_id = @session_id AND p.status = 'queued' AND s.held_at IS NULL
-        AND (p.collect_until IS NULL OR p.collect_until <= statement_timestamp()))
-    OR EXISTS (SELECT FROM session_commands c WHERE c.session_id = @session_id AND c.status = 'pending'))::boolean;
-
 -- name: PromptClaim :exec
 -- PromptClaim is the only statement that gives a prompt to a run.
 UPDATE prompts SET status = 'processing', run_id = @run_id, reason = '', started_at = @at::timestamptz, joined_to = '', collect_until = NULL,
