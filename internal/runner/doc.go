@@ -129,8 +129,8 @@
 // its frames is an unknown outcome. Only a live runner reports delivering: wait for the delivery
 // message or the exit frame that follows.
 //
-// The frames of a run are kept until sixteen newer runs have begun. After that, only a record
-// remains that the run was delivered, or cut, and is not open.
+// The frames of a run are kept until sixteen newer runs have begun. After that, only a line in a file
+// remains, which says that the run was delivered, or cut, and is not open.
 //
 // # One agent, many runs
 //

@@ -14,9 +14,8 @@
 //   - Data written by Append and Mark survives the death of the writer at once. It is synced to
 //     disk (fsync) after Sync, and after a mark Cut or Sealed, with everything before it.
 //   - Nothing follows a final mark: cut, closed, or sealed. Bytes after it are not read.
-//   - A run whose frames are discarded keeps its marks, in a short file: marks that end with a final one
-//     are written over its first records, and the file is truncated after them. The log of an earlier
-//     process is replaced by a new file.
+//   - A run whose frames are discarded is in the ledger before its log is deleted: one file for all such
+//     runs, with a line for each that says whether its prompt was delivered.
 //
 // An invalid tail (torn, or with a bad checksum) is truncated when the journal is opened. If the
 // runner dies, no written record is lost. Only a crash of its machine loses records that were not

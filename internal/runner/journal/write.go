@@ -62,3 +62,19 @@ func (j *Journal) writeAt(p []byte, offset int64) error {
 
 // maxDirect bounds such writes, because a long one may have to wait for the disk.
 const maxDirect = 16 << 10
+
+// Overwrite writes data over the beginning of a file, which it creates if necessary. It is for data
+// of less than one block of a file: one system call writes it, and the death of the process does not
+// divide it. Replacing the file by a new one would cost many times as much.
+func Overwrite(path string, data []byte) error {
+	const flags = os.O_WRONLY | os.O_CREATE | unix.O_NOFOLLOW | unix.O_NONBLOCK // does not wait, even for a pipe
+	f, err := openFile(path, flags)
+	if err != nil && os.Remove(path) == nil { // it was no file
+		f, err = openFile(path, flags)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(data, 0)
+	return errors.Join(err, f.Close())
+}

@@ -32,7 +32,7 @@
 //   - Serve waits for every goroutine that it has started.
 //
 // The state directory holds runner.sock, lock, open (the name of the open run, padded), transcripts.json
-// (the newest launch's patterns), runs/ with the journals, and workspace/ with the index of the
+// (the newest launch's patterns), runs/ with the journals and the ledger, and workspace/ with the index of the
 // workspace and copies of its first files.
 //
 //	failure                          result

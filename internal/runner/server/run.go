@@ -164,10 +164,9 @@ func (s *Server) openRun(run string, patterns []string) (j, before *journal.Jour
 	// A caller that finds the journal of a run that is not open would treat the run as abandoned.
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if j, err = journal.Create(s.runs(), run, journal.Delivering); err != nil {
+	if j, err = s.kept.Create(s.runs(), run, journal.Delivering); err != nil {
 		return nil, nil, err
 	}
-	s.kept.Add(run)
 	s.steered = map[string]struct{}{}
 	s.named = true // synced soon; a prompt does not wait for it
 	s.wrote()
@@ -255,7 +254,7 @@ func (s *Server) target(run string, i runner.Interrupt) (a *process.Agent, early
 	if isOpen && !s.beginning {
 		return s.agent, false
 	}
-	if !isOpen && journal.Exists(s.runs(), run) {
+	if known, err := s.kept.Exists(s.runs(), run); !isOpen && known && err == nil {
 		return nil, false
 	}
 	s.early = &earlyAbort{run, i}

@@ -69,7 +69,7 @@ type Server struct {
 	journals map[string]*journal.Journal // open journals by run
 	open     *journal.Journal            // receives frames; nil before the first start
 	retired  []*journal.Journal          // no longer in use, to be synced and closed
-	kept     journal.Runs                // runs that have frames, of which old ones are forgotten
+	kept     journal.Runs                // runs, of which old ones are forgotten
 	named    bool                        // a journal was created and named in openFile, which may not be synced
 	unsynced chan struct{}               // has room for one signal that syncOnce has something to sync
 	agent    *process.Agent              // the newest process; may have exited
@@ -181,7 +181,7 @@ func (s *Server) recover() error {
 		return fmt.Errorf("read open run: %w", err)
 	}
 	run := strings.TrimSpace(string(name))
-	j, err := journal.Open(s.runs(), run)
+	j, err := s.kept.Open(s.runs(), run)
 	if errors.Is(err, fs.ErrNotExist) { // the runner exited before it created the journal
 		return os.Remove(s.openFile())
 	} else if err != nil {
@@ -250,10 +250,13 @@ func (s *Server) wrote() {
 // syncOnce syncs the records that runs have written since the last call.
 func (s *Server) syncOnce() error {
 	s.mu.Lock()
-	j, retired, named := s.open, s.retired, s.named
+	j, retired, named, ledger := s.open, s.retired, s.named, s.kept.Unsynced()
 	s.retired, s.named = nil, false
 	s.mu.Unlock()
 	var errs []error
+	if ledger != nil {
+		errs = append(errs, ledger.Sync())
+	}
 	for _, j := range retired {
 		errs = append(errs, j.Sync(), j.Close())
 	}
@@ -276,7 +279,7 @@ func (s *Server) journalOf(run string) (*journal.Journal, error) {
 	if j := s.journals[run]; j != nil {
 		return j, nil
 	}
-	j, err := journal.Open(s.runs(), run)
+	j, err := s.kept.Open(s.runs(), run)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {
@@ -364,5 +367,9 @@ func (s *Server) closeJournals() error {
 	for _, j := range s.journals {
 		errs = append(errs, j.Sync(), j.Close())
 	}
+	if ledger := s.kept.Unsynced(); ledger != nil {
+		errs = append(errs, ledger.Sync())
+	}
+	errs = append(errs, s.kept.Close())
 	return errors.Join(errs...)
 }
