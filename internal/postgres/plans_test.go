@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/listing"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
@@ -113,6 +114,8 @@ func TestReadsOfTurnsArePlannedOnce(t *testing.T) {
 	const reads = 10
 	for range reads {
 		_, err := db.SessionGet(b.ctx, b.id)
+		require.NoError(t, err)
+		_, err = db.PromptsUnclaimed(b.ctx, []backlog.Unclaimed{{SessionID: b.id, PromptID: "p"}})
 		require.NoError(t, err)
 	}
 	plannedOnce(t, b, db, reads/2)

@@ -33,7 +33,11 @@ func (db *DB) PromptsUnclaimed(ctx context.Context, asked []backlog.Unclaimed) (
 	for i, p := range asked {
 		sessions[i], ids[i] = p.SessionID, p.PromptID
 	}
-	rows, err := db.q.PromptsUnclaimed(ctx, db.pool, &dbsqlc.PromptsUnclaimedParams{SessionIds: sessions, Ids: ids})
+	var rows []dbsqlc.PromptsUnclaimedRow
+	err := db.inOneTrip(ctx, func(in *lookups) (err error) {
+		rows, err = db.q.PromptsUnclaimed(ctx, in, &dbsqlc.PromptsUnclaimedParams{SessionIds: sessions, Ids: ids})
+		return err
+	})
 	if err != nil {
 		return nil, fault("look whether prompts were claimed", err)
 	}
