@@ -95,17 +95,7 @@ func (j *Journal) open(flags int) error {
 }
 
 func (j *Journal) recover() error {
-	end, err := scan(bufio.NewReaderSize(j.log, 256<<10), func(offset int64, r record) error {
-		if r.mark != 0 {
-			j.last = r.mark
-			j.reached = j.reached || r.mark == Delivered
-			return nil
-		}
-		j.index.add(j.frames, offset)
-		j.frames++
-		j.exited = r.frame.Stream == runner.Exit
-		return nil
-	})
+	end, err := scan(bufio.NewReaderSize(j.log, 256<<10), j.recovered)
 	if err != nil {
 		return err
 	}
@@ -120,6 +110,19 @@ func (j *Journal) recover() error {
 		return err
 	}
 	return errors.Join(j.log.Truncate(end), j.log.Sync())
+}
+
+// recovered takes a record at an offset of the log.
+func (j *Journal) recovered(offset int64, r record) error {
+	if r.mark != 0 {
+		j.last = r.mark
+		j.reached = j.reached || r.mark == Delivered
+		return nil
+	}
+	j.index.add(j.frames, offset)
+	j.frames++
+	j.exited = r.frame.Stream == runner.Exit
+	return nil
 }
 
 // scan reads records up to the first that is damaged, out of order or after a final mark, and

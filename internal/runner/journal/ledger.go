@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -41,8 +42,8 @@ func (l *ledger) read(dir string) error {
 		return nil
 	}
 	path := filepath.Join(dir, ledgerName)
-	data, err := regular.Read(path, maxLedger)
-	if errors.Is(err, regular.ErrNotRegular) || errors.Is(err, regular.ErrTooLarge) {
+	data, err := readLedger(path)
+	if errors.Is(err, regular.ErrNotRegular) || errors.Is(err, regular.ErrTooLarge) || errors.Is(err, unix.ELOOP) {
 		data, err = nil, os.RemoveAll(path)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -58,6 +59,19 @@ func (l *ledger) read(dir string) error {
 		}
 	}
 	return nil
+}
+
+func readLedger(path string) ([]byte, error) {
+	f, err := regular.OpenAt(unix.AT_FDCWD, path, unix.O_NOFOLLOW)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // opened only for reading
+	data, err := io.ReadAll(io.LimitReader(f, maxLedger+1))
+	if err == nil && len(data) > maxLedger {
+		err = regular.ErrTooLarge
+	}
+	return data, err
 }
 
 // find reports whether a run is in the ledger, and whether its prompt was delivered.

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
@@ -10,13 +11,18 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/overwinter-dev/overwinter/internal/runner/regular"
 )
 
 // Runs are the runs of one directory. The newest keep their journals, and the others are in the
 // ledger. The zero value is ready. It is not safe for concurrent use.
 type Runs struct {
 	whole  []wholeRun // runs with a journal, oldest first
-	listed bool       // whole includes the runs of earlier processes
+	stubs  []string   // runs of earlier processes with a short log, probably a stub of an earlier release
+	listed bool       // both include the runs of earlier processes
 	ledger ledger
 }
 
@@ -95,17 +101,17 @@ func (r *Runs) Open(dir, run string) (*Journal, error) {
 // the discarded journals may be written any more. Only the first call reads the directory. A run whose
 // journal could not be discarded is tried again by the next call.
 func (r *Runs) Forget(dir string, keep int) error {
-	var stubs []wholeRun
 	if !r.listed {
-		var earlier []wholeRun
-		var err error
-		if stubs, earlier, err = r.earlier(dir); err != nil {
+		if err := r.list(dir); err != nil {
 			return fmt.Errorf("forget old runs: %w", err)
 		}
-		r.whole, r.listed = slices.Concat(stubs, earlier, r.whole), true
+		r.listed = true
 	}
 	var errs []error
-	old := max(len(r.whole)-keep, len(stubs))
+	if err := r.moveStubs(dir); err != nil {
+		errs = append(errs, err)
+	}
+	old := len(r.whole) - keep
 	kept := make([]wholeRun, 0, len(r.whole))
 	for i, run := range r.whole {
 		if i < old {
@@ -121,15 +127,19 @@ func (r *Runs) Forget(dir string, keep int) error {
 	return errors.Join(errs...)
 }
 
-// stubSize bounds the stubs that earlier releases left of each run: a log with marks only.
-const stubSize = int64(len(magic) + 4*(recordHeader+bodyHeader))
+const (
+	// stubSize bounds the stubs that earlier releases left of each run: a log with marks only.
+	stubSize = int64(len(magic) + 4*(recordHeader+bodyHeader))
+	// stubsAtOnce bounds the stubs that one call of Forget moves to the ledger. There may be thousands,
+	// and the agent's output waits for it.
+	stubsAtOnce = 50
+)
 
-// earlier returns the runs of earlier processes, oldest first, and apart from them those of which
-// only a stub is left.
-func (r *Runs) earlier(dir string) (stubs, runs []wholeRun, err error) {
+// list finds the runs of earlier processes.
+func (r *Runs) list(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	type log struct {
 		run string
@@ -143,24 +153,46 @@ func (r *Runs) earlier(dir string) (stubs, runs []wholeRun, err error) {
 		}
 		run, isLog := strings.CutSuffix(e.Name(), ".log")
 		info, err := e.Info()
-		if !isLog || err != nil || slices.ContainsFunc(r.whole, func(w wholeRun) bool { return w.name == run }) {
-			continue
+		switch {
+		case !isLog || err != nil || slices.ContainsFunc(r.whole, func(w wholeRun) bool { return w.name == run }):
+		case info.Mode().IsRegular() && info.Size() <= stubSize:
+			r.stubs = append(r.stubs, run)
+		default:
+			logs = append(logs, log{run, info.ModTime()})
 		}
-		if info.Size() <= stubSize {
-			if status, err := statusOf(dir, run); err == nil && status.Frames == 0 && status.Mark.Final() {
-				stubs = append(stubs, wholeRun{name: run, final: &status})
-				continue
-			}
-		}
-		logs = append(logs, log{run, info.ModTime()})
 	}
 	slices.SortFunc(logs, func(a, b log) int {
 		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.run, b.run))
 	})
-	for _, l := range logs {
-		runs = append(runs, wholeRun{name: l.run, indexed: indexed[l.run]})
+	earlier := make([]wholeRun, len(logs))
+	for i, l := range logs {
+		earlier[i] = wholeRun{name: l.run, indexed: indexed[l.run]}
 	}
-	return stubs, runs, nil
+	r.whole = slices.Concat(earlier, r.whole)
+	return nil
+}
+
+// moveStubs moves some stubs to the ledger. A short log that is none becomes the oldest run with a
+// journal.
+func (r *Runs) moveStubs(dir string) error {
+	n := min(len(r.stubs), stubsAtOnce)
+	var errs []error
+	for _, name := range r.stubs[:n] {
+		run := wholeRun{name: name}
+		status, err := statusOf(dir, name)
+		if err == nil && status.Frames == 0 && status.Mark.Final() {
+			run.final = &status
+			err = r.discard(dir, run)
+		} else if err == nil {
+			r.whole = slices.Insert(r.whole, 0, run)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("forget run %s: %w", name, err))
+			r.whole = slices.Insert(r.whole, 0, run)
+		}
+	}
+	r.stubs = r.stubs[n:]
+	return errors.Join(errs...)
 }
 
 // discard moves a run to the ledger.
@@ -190,13 +222,19 @@ func (r *Runs) discard(dir string, run wholeRun) error {
 	return nil
 }
 
-// statusOf reads the state of a journal.
+// statusOf reads the state of a journal that nothing writes to. It does not open the log for writing:
+// after a restore the log is a part of the image, which the file system would copy first.
 func statusOf(dir, run string) (Status, error) {
-	j, err := Open(dir, run)
+	if !ValidRun(run) {
+		return Status{}, fmt.Errorf("%q does not name a run: %w", run, fs.ErrNotExist)
+	}
+	log, err := regular.OpenAt(unix.AT_FDCWD, filepath.Join(dir, run+".log"), unix.O_NOFOLLOW)
 	if err != nil {
 		return Status{}, err
 	}
-	return j.Status(), j.Close()
+	j := &Journal{dir: dir, run: run, log: log}
+	_, err = scan(bufio.NewReaderSize(log, 4<<10), j.recovered)
+	return j.Status(), errors.Join(err, log.Close())
 }
 
 // Unsynced returns the ledger if runs were added to it since the last call, else nil. A crash of the
@@ -208,6 +246,9 @@ func (r *Runs) Unsynced() *os.File {
 	r.ledger.dirty = false
 	return r.ledger.file
 }
+
+// NotSynced makes the next call of Unsynced return the ledger, because its sync has failed.
+func (r *Runs) NotSynced() { r.ledger.dirty = true }
 
 // Close closes the ledger.
 func (r *Runs) Close() error { return r.ledger.close() }

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // closed leaves the journal of a run in dir, with marks and ten frames between the first and the
@@ -184,6 +186,48 @@ func TestStubsOfEarlierReleasesAreMovedToLedger(t *testing.T) {
 	require.Equal(t, Status{Mark: Cut}, status(t, dir, "run_2"))
 }
 
+// TestManyStubsAreMovedInSteps checks that no call takes long, and that all stubs are moved.
+func TestManyStubsAreMovedInSteps(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const stubs = 2*stubsAtOnce + 20
+	for i := range stubs {
+		j, err := Create(dir, fmt.Sprint("run_", i), Delivering)
+		require.NoError(t, err)
+		require.NoError(t, errors.Join(j.mark(Cut), j.Close()))
+	}
+	var runs Runs
+	for _, left := range []int{stubs - stubsAtOnce, stubs - 2*stubsAtOnce, 0} {
+		require.NoError(t, runs.Forget(dir, 16))
+		require.Len(t, names(t, dir), left+1)
+		for _, run := range []string{"run_0", fmt.Sprint("run_", stubs-1)} {
+			known, err := runs.Exists(dir, run)
+			require.NoError(t, err)
+			require.True(t, known)
+		}
+	}
+	require.NoError(t, runs.Close())
+}
+
+// TestWhatIsNoLogStaysUntouched checks what a hostile program may put next to the logs: a pipe would
+// block a reader, and a link leads to another file.
+func TestWhatIsNoLogStaysUntouched(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, unix.Mkfifo(filepath.Join(dir, "pipe.log"), 0o600))
+	target := filepath.Join(t.TempDir(), "target")
+	require.NoError(t, os.WriteFile(target, []byte("text"), 0o600))
+	require.NoError(t, os.Symlink(target, filepath.Join(dir, "link.log")))
+	closed(t, dir, "run_1", Delivered, Closed)
+	var runs Runs
+	require.Error(t, runs.Forget(dir, 0))
+	require.NoError(t, runs.Close())
+	require.Equal(t, []string{ledgerName, "link.log", "pipe.log"}, names(t, dir))
+	text, err := os.ReadFile(target)
+	require.NoError(t, err)
+	require.Equal(t, "text", string(text))
+}
+
 // TestInterruptedLineOfLedgerIsOverwritten cuts the ledger at each of its bytes: complete lines count,
 // and the next run is added after them.
 func TestInterruptedLineOfLedgerIsOverwritten(t *testing.T) {
@@ -212,7 +256,14 @@ func TestLedgerThatIsNoFileIsReplaced(t *testing.T) {
 	t.Parallel()
 	for name, put := range map[string]func(path string) error{
 		"a directory": func(path string) error { return os.MkdirAll(filepath.Join(path, "in it"), 0o700) },
-		"bytes":       func(path string) error { return os.WriteFile(path, []byte("\x00run_1 delivered\n run_2\n\xff"), 0o600) },
+		"a link": func(path string) error {
+			target := filepath.Join(t.TempDir(), "target")
+			if err := os.WriteFile(target, []byte("run_1 cut\n"), 0o600); err != nil {
+				return err
+			}
+			return os.Symlink(target, path)
+		},
+		"bytes": func(path string) error { return os.WriteFile(path, []byte("\x00run_1 delivered\n run_2\n\xff"), 0o600) },
 		"too much": func(path string) error {
 			err := os.WriteFile(path, nil, 0o600)
 			if err == nil {

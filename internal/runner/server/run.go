@@ -204,7 +204,7 @@ func (s *Server) closeRun(before *journal.Journal) error {
 // forget closes unused journals and discards the frames of old runs.
 func (s *Server) forget() {
 	s.mu.Lock()
-	defer s.mu.Unlock() // held, so that no journal is opened while it is being shortened
+	defer s.mu.Unlock() // held, so that no journal is opened while it is being discarded
 	for run, j := range s.journals {
 		if j == s.open || s.link != nil && s.link.run == run {
 			continue

@@ -55,12 +55,10 @@ func (s *Server) seal(r *runner.SealRequest, quiet func() error, describe bool, 
 		return runner.Sealed{}, err
 	}
 	s.mu.Lock()
-	j, ledger := s.open, s.kept.Unsynced()
+	j := s.open
 	s.mu.Unlock()
-	if ledger != nil {
-		if err := ledger.Sync(); err != nil {
-			return runner.Sealed{}, err
-		}
+	if err := s.syncLedger(); err != nil {
+		return runner.Sealed{}, err
 	}
 	if j != nil {
 		if err := j.Mark(journal.Sealed); err != nil && !errors.Is(err, journal.ErrFinal) {

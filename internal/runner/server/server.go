@@ -61,6 +61,8 @@ type Server struct {
 	life    sync.Mutex
 	steered map[string]struct{} // ids of the prompts added to the open run
 
+	ledgerSync sync.Mutex // acquired before mu
+
 	mu       sync.Mutex
 	link     *link
 	spare    *bufio.Writer // of a link that has ended; nil if there is none
@@ -250,13 +252,10 @@ func (s *Server) wrote() {
 // syncOnce syncs the records that runs have written since the last call.
 func (s *Server) syncOnce() error {
 	s.mu.Lock()
-	j, retired, named, ledger := s.open, s.retired, s.named, s.kept.Unsynced()
+	j, retired, named := s.open, s.retired, s.named
 	s.retired, s.named = nil, false
 	s.mu.Unlock()
-	var errs []error
-	if ledger != nil {
-		errs = append(errs, ledger.Sync())
-	}
+	errs := []error{s.syncLedger()}
 	for _, j := range retired {
 		errs = append(errs, j.Sync(), j.Close())
 	}
@@ -270,6 +269,26 @@ func (s *Server) syncOnce() error {
 		errs = append(errs, durable.Sync(s.runs()), durable.Sync(s.cfg.Dir))
 	}
 	return errors.Join(errs...)
+}
+
+// syncLedger syncs the ledger of the runs. When it returns without an error, all runs that were added
+// before are on disk.
+func (s *Server) syncLedger() error {
+	s.ledgerSync.Lock()
+	defer s.ledgerSync.Unlock()
+	s.mu.Lock()
+	ledger := s.kept.Unsynced()
+	s.mu.Unlock()
+	if ledger == nil {
+		return nil
+	}
+	err := ledger.Sync()
+	if err != nil {
+		s.mu.Lock()
+		s.kept.NotSynced()
+		s.mu.Unlock()
+	}
+	return err
 }
 
 // journalOf opens the journal of a run. It returns nil if the run has no journal.
