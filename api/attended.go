@@ -28,7 +28,7 @@ const (
 // If an api is lost before it has checked a prompt, the relay of a worker signals the prompt, as
 // after a lost signal.
 //
-//	add ── after claimWait: claimed? ── yes ──▶ after recordAfter: one signal for all of the session
+//	add ── after claimWait: claimed? ── yes ──▶ after recordAfter, or maxRecorded/2: one signal for all of the session
 //	                        └─ no, and no run is in progress ──▶ a signal for the prompt
 type attendedPrompts struct {
 	store  claimStore
@@ -94,7 +94,7 @@ func (a *attendedPrompts) take(sessionID string, p session.QueuedPrompt) bool {
 		a.sessions[sessionID] = s
 	}
 	s.prompts = append(s.prompts, attendedPrompt{p, now})
-	if len(s.prompts) == maxRecorded/2 { // before there is no more room
+	if len(s.prompts) >= maxRecorded/2 { // before there is no more room
 		s.due = now
 	}
 	if !a.looking {
@@ -225,4 +225,7 @@ func (a *attendedPrompts) recorded(ctx context.Context, sessionID string, n int,
 		}
 	}
 	s.prompts, s.claimed = s.prompts[n:], s.claimed-n
+	if err == nil && len(s.prompts) >= maxRecorded/2 {
+		s.due = time.Now()
+	}
 }

@@ -113,8 +113,8 @@ type Config struct {
 	// ClaimWait is how long a prompt to a session with an attendant waits to be claimed before its workflow is signalled.
 	// Default 250 ms.
 	ClaimWait time.Duration
-	// RecordAfter is how long prompts to such a session are collected before one signal reports
-	// them to the workflow. Default 5 s.
+	// RecordAfter is how long prompts to such a session, if they are few, are collected before one
+	// signal reports them to the workflow. Default 5 s.
 	RecordAfter time.Duration
 	// StateTimeout bounds a query of a workflow's state. Default 2 s.
 	StateTimeout time.Duration
