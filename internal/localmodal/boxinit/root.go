@@ -137,6 +137,10 @@ func mountRoot(spec wire.RootSpec) (string, []tree, error) {
 	return root, overlays, nil
 }
 
+// overlayOptions are those of all overlays. With an index, the kernel would refuse the layer of an
+// exit image as long as the mount of the ended sandbox is held (box.HoldMounts).
+const overlayOptions = "userxattr,index=off"
+
 // mountOverlay mounts an overlay over a directory of the host and detaches it. The working
 // directory is the directory of layers.
 func mountOverlay(o wire.Overlay, box string) (tree, error) {
@@ -148,7 +152,7 @@ func mountOverlay(o wire.Overlay, box string) (tree, error) {
 		return tree{}, err
 	}
 	changes := filepath.Join(box, "changes", o.Name)
-	options := "userxattr,lowerdir=" + strings.Join(append(slices.Clone(o.Lower), lower), ":") +
+	options := overlayOptions + ",lowerdir=" + strings.Join(append(slices.Clone(o.Lower), lower), ":") +
 		",upperdir=" + filepath.Join(changes, "upper") + ",workdir=" + filepath.Join(changes, "work")
 	if err := unix.Mount("overlay", at, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return tree{}, fmt.Errorf("overlay of %d layers: %w", len(o.Lower), err)
@@ -177,7 +181,7 @@ func mountRootIn(spec wire.RootSpec, layers, box string) (string, error) {
 		return "", fmt.Errorf("enter layers: %w", err)
 	}
 	root := filepath.Join(box, "root")
-	options := "userxattr,lowerdir=" + strings.Join(spec.Lower, ":") + ",upperdir=" + filepath.Join(box, "upper") + ",workdir=" + filepath.Join(box, "work")
+	options := overlayOptions + ",lowerdir=" + strings.Join(spec.Lower, ":") + ",upperdir=" + filepath.Join(box, "upper") + ",workdir=" + filepath.Join(box, "work")
 	if err := unix.Mount("overlay", root, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return "", fmt.Errorf("mount overlay of %d layers: %w", len(spec.Lower), err)
 	}
