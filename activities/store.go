@@ -26,9 +26,9 @@ type Store interface {
 	turnStore
 }
 
-// Changes signals changes in a session's log, such as an answer.
+// Changes signals changes in a session's log that turns do not make, such as a prompt or an answer.
 type Changes interface {
-	// Watch returns a channel that receives a value when the session's log has grown. A change may
+	// Watch returns a channel that receives a value when others have added to the session's log. A change may
 	// be missed.
 	Watch(sessionID string) (changed <-chan struct{}, stop func())
 }

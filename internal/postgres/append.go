@@ -81,10 +81,10 @@ func (db *DB) eventsAppend(ctx context.Context, appends []eventlog.Append, begin
 			return b.flush(ctx, out)
 		})
 	if err != nil {
-		db.readers.notify(inTurn, b.grown...) //nolint:contextcheck // the response to the commit may have been lost; the notifier outlives the call
+		db.readers.notify(b.from(), b.grown...) //nolint:contextcheck // the response to the commit may have been lost; the notifier outlives the call
 		return nil, err
 	}
-	db.readers.publish(inTurn, b.log.events) //nolint:contextcheck // the notifier outlives the call
+	db.readers.publish(b.from(), b.log.events) //nolint:contextcheck // the notifier outlives the call
 	return verdicts, nil
 }
 
@@ -93,6 +93,15 @@ func (db *DB) newAppendTx(appends []eventlog.Append, skipLocked bool) appendTx {
 		q: db.q, seal: db.sealState, appends: appends, skipLocked: skipLocked, fold: newBlockFold(appends), questions: newQuestionBatch(appends),
 		reports: newReportBatch(appends),
 	}
+}
+
+// from returns where the events of the batch are from. A turn that waits for an answer must be notified if
+// its agent withdraws the question.
+func (b *appendTx) from() origin {
+	if slices.ContainsFunc(b.appends, func(a eventlog.Append) bool { return len(a.Resolved) > 0 }) {
+		return outside
+	}
+	return inTurn
 }
 
 // appendTx is a transaction that has locked the sessions of a batch.

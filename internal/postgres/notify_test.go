@@ -167,13 +167,23 @@ func TestWaitsInWorkersAreNotWokenByTurns(t *testing.T) {
 			Events: []eventlog.Draft{{Type: "x", At: time.Now(), Frame: frame, Data: json.RawMessage(`{}`)}},
 		}))
 	}
+	asked := eventlog.Append{
+		SessionID: b.id, RunID: claimed.Start.Run.ID, Generation: b.generation(t), Token: "c1", LastFrame: 3,
+		Questions: []eventlog.Question{{Frame: 3, Asked: question.Asked{ID: "q", Kind: question.Permission}, At: time.Now(), ExpiresAt: time.Now().Add(time.Minute)}},
+	}
+	require.NoError(t, b.appendOne(t, asked))
+	withdrawn := asked
+	withdrawn.LastFrame, withdrawn.Questions, withdrawn.Resolved = 4, nil, []eventlog.Resolution{{Frame: 4, AgentID: "q"}}
+	require.NoError(t, b.appendOne(t, withdrawn))
+	at := b.position(t)
+	require.Eventually(t, func() bool { return count() == before+1 && reported(all, at) }, waitLimit, time.Millisecond, "the turn waits for its answer")
 	b.end(t, claimed.Start.Run.ID, "c1", "a1")
 	ended := b.position(t)
 	require.Eventually(t, func() bool { return reported(all, ended) }, waitLimit, time.Millisecond)
 
 	b.command(t, session.CommandSync)
 	require.Eventually(t, func() bool { return reported(outside, ended+1) }, waitLimit, time.Millisecond, "an attendant leaves")
-	require.Equal(t, before+1, count(), "only of the command")
+	require.Equal(t, before+2, count(), "only of the withdrawal and the command")
 }
 
 func TestReadersAreNotifiedAfterCommit(t *testing.T) {

@@ -168,8 +168,8 @@ func (a *attempt) answer(link *turnLink, answerer agent.Answerer, q agent.Questi
 	return nil
 }
 
-// watchAnswers makes the attempt read the rows of its questions now and whenever the session's log
-// grows.
+// watchAnswers makes the attempt read the rows of its questions now and whenever others add to the
+// session's log.
 func (a *attempt) watchAnswers() {
 	a.waiting.due = true
 	if a.waiting.stop == nil && a.Changes != nil {
