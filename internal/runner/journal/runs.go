@@ -21,7 +21,7 @@ import (
 // ledger. The zero value is ready. It is not safe for concurrent use.
 type Runs struct {
 	whole  []wholeRun // runs with a journal, oldest first
-	stubs  []string   // runs of earlier processes with a short log, probably a stub of an earlier release
+	short  []string   // runs of earlier processes whose log is as short as those that earlier releases left of old runs
 	listed bool       // both include the runs of earlier processes
 	ledger ledger
 }
@@ -82,15 +82,15 @@ func (r *Runs) Open(dir, run string) (*Journal, error) {
 	case !ended:
 		return nil, err
 	}
-	first, final := Delivering, Cut
-	if delivered {
-		first, final = Delivered, Closed
+	if !delivered {
+		j, err = Create(dir, run, Cut)
+	} else if j, err = Create(dir, run, Delivered); err == nil {
+		if err = j.Mark(Closed); err != nil {
+			err = errors.Join(err, j.Close())
+		}
 	}
-	if j, err = Create(dir, run, first); err != nil {
+	if err != nil {
 		return nil, err
-	}
-	if err := j.Mark(final); err != nil {
-		return nil, errors.Join(err, j.Close())
 	}
 	r.whole = slices.Insert(r.whole, 0, wholeRun{name: run}) // the next to be forgotten again
 	return j, nil
@@ -108,7 +108,7 @@ func (r *Runs) Forget(dir string, keep int) error {
 		r.listed = true
 	}
 	var errs []error
-	if err := r.moveStubs(dir); err != nil {
+	if err := r.moveShort(dir); err != nil {
 		errs = append(errs, err)
 	}
 	old := len(r.whole) - keep
@@ -128,11 +128,11 @@ func (r *Runs) Forget(dir string, keep int) error {
 }
 
 const (
-	// stubSize bounds the stubs that earlier releases left of each run: a log with marks only.
-	stubSize = int64(len(magic) + 4*(recordHeader+bodyHeader))
-	// stubsAtOnce bounds the stubs that one call of Forget moves to the ledger. There may be thousands,
-	// and the agent's output waits for it.
-	stubsAtOnce = 50
+	// shortSize bounds the logs that earlier releases left of old runs: they have only marks.
+	shortSize = int64(len(magic) + 4*(recordHeader+bodyHeader))
+	// shortAtOnce bounds the short logs that one call of Forget moves to the ledger. There may be
+	// thousands, and the agent's output waits for it.
+	shortAtOnce = 50
 )
 
 // list finds the runs of earlier processes.
@@ -155,8 +155,8 @@ func (r *Runs) list(dir string) error {
 		info, err := e.Info()
 		switch {
 		case !isLog || err != nil || slices.ContainsFunc(r.whole, func(w wholeRun) bool { return w.name == run }):
-		case info.Mode().IsRegular() && info.Size() <= stubSize:
-			r.stubs = append(r.stubs, run)
+		case info.Mode().IsRegular() && info.Size() <= shortSize:
+			r.short = append(r.short, run)
 		default:
 			logs = append(logs, log{run, info.ModTime()})
 		}
@@ -172,12 +172,12 @@ func (r *Runs) list(dir string) error {
 	return nil
 }
 
-// moveStubs moves some stubs to the ledger. A short log that is none becomes the oldest run with a
-// journal.
-func (r *Runs) moveStubs(dir string) error {
-	n := min(len(r.stubs), stubsAtOnce)
+// moveShort moves the runs of some short logs to the ledger. One that has frames, or no end, becomes the
+// oldest run with a journal.
+func (r *Runs) moveShort(dir string) error {
+	n := min(len(r.short), shortAtOnce)
 	var errs []error
-	for _, name := range r.stubs[:n] {
+	for _, name := range r.short[:n] {
 		run := wholeRun{name: name}
 		status, err := statusOf(dir, name)
 		if err == nil && status.Frames == 0 && status.Mark.Final() {
@@ -191,7 +191,7 @@ func (r *Runs) moveStubs(dir string) error {
 			r.whole = slices.Insert(r.whole, 0, run)
 		}
 	}
-	r.stubs = r.stubs[n:]
+	r.short = r.short[n:]
 	return errors.Join(errs...)
 }
 

@@ -156,8 +156,8 @@ func TestForgottenRunThatIsOpenedIsForgottenAgain(t *testing.T) {
 	require.Equal(t, "run_1 delivered\n", string(ledger))
 }
 
-// TestStubsOfEarlierReleasesAreMovedToLedger checks the short logs that these left of each old run.
-func TestStubsOfEarlierReleasesAreMovedToLedger(t *testing.T) {
+// TestShortLogsOfEarlierReleasesAreMovedToLedger checks the logs that these left of each old run.
+func TestShortLogsOfEarlierReleasesAreMovedToLedger(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for run, marks := range map[string][]Mark{"run_1": {Delivered, Closed}, "run_2": {Cut}} {
@@ -169,14 +169,14 @@ func TestStubsOfEarlierReleasesAreMovedToLedger(t *testing.T) {
 		require.NoError(t, j.Close())
 		info, err := os.Stat(filepath.Join(dir, run+".log"))
 		require.NoError(t, err)
-		require.LessOrEqual(t, info.Size(), stubSize)
+		require.LessOrEqual(t, info.Size(), shortSize)
 	}
 	short, err := Create(dir, "run_3", Delivering)
 	require.NoError(t, err)
 	fill(t, short, 1)
 	require.NoError(t, short.Close())
 	var runs Runs
-	begun, err := runs.Create(dir, "run_4", Delivering) // shorter than a stub
+	begun, err := runs.Create(dir, "run_4", Delivering) // as short
 	require.NoError(t, err)
 	defer begun.Close()
 	require.NoError(t, runs.Forget(dir, 2))
@@ -186,21 +186,21 @@ func TestStubsOfEarlierReleasesAreMovedToLedger(t *testing.T) {
 	require.Equal(t, Status{Mark: Cut}, status(t, dir, "run_2"))
 }
 
-// TestManyStubsAreMovedInSteps checks that no call takes long, and that all stubs are moved.
-func TestManyStubsAreMovedInSteps(t *testing.T) {
+// TestManyShortLogsAreMovedInSteps checks that no call takes long, and that all are moved.
+func TestManyShortLogsAreMovedInSteps(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	const stubs = 2*stubsAtOnce + 20
-	for i := range stubs {
+	const logs = 2*shortAtOnce + 20
+	for i := range logs {
 		j, err := Create(dir, fmt.Sprint("run_", i), Delivering)
 		require.NoError(t, err)
 		require.NoError(t, errors.Join(j.mark(Cut), j.Close()))
 	}
 	var runs Runs
-	for _, left := range []int{stubs - stubsAtOnce, stubs - 2*stubsAtOnce, 0} {
+	for _, left := range []int{logs - shortAtOnce, logs - 2*shortAtOnce, 0} {
 		require.NoError(t, runs.Forget(dir, 16))
 		require.Len(t, names(t, dir), left+1)
-		for _, run := range []string{"run_0", fmt.Sprint("run_", stubs-1)} {
+		for _, run := range []string{"run_0", fmt.Sprint("run_", logs-1)} {
 			known, err := runs.Exists(dir, run)
 			require.NoError(t, err)
 			require.True(t, known)
@@ -279,6 +279,34 @@ func TestLedgerThatIsNoFileIsReplaced(t *testing.T) {
 		require.NoError(t, runs.Forget(dir, 0), name)
 		require.NoError(t, runs.Close())
 		require.Equal(t, Status{Mark: Closed, Delivered: true}, status(t, dir, "run_1"), name)
+	}
+}
+
+// TestFramesAreKeptWhileLedgerCannotBeWritten checks that no journal is deleted before its run is in the
+// ledger, for example while the disk is full.
+func TestFramesAreKeptWhileLedgerCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var runs Runs
+	closed(t, dir, "run_1", Delivered, Closed)
+	require.NoError(t, runs.Forget(dir, 0))
+	require.NotNil(t, runs.Unsynced())
+	runs.NotSynced()
+	require.NotNil(t, runs.Unsynced(), "its sync has failed")
+
+	j, err := runs.Create(dir, "run_2", Delivering)
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(j.Mark(Delivered), j.Mark(Closed), j.Close()))
+	require.NoError(t, runs.ledger.file.Close())
+	require.ErrorContains(t, runs.Forget(dir, 0), "run_2")
+	require.Nil(t, runs.Unsynced())
+	require.Equal(t, []string{ledgerName, "run_2.log"}, names(t, dir))
+
+	runs.ledger.file = nil
+	require.NoError(t, runs.Forget(dir, 0))
+	require.NoError(t, runs.Close())
+	for _, run := range []string{"run_1", "run_2"} {
+		require.Equal(t, Status{Mark: Closed, Delivered: true}, status(t, dir, run))
 	}
 }
 
