@@ -141,6 +141,26 @@ func TestManyClaimedPromptsAreRecordedBeforeTheirTime(t *testing.T) {
 	}
 }
 
+// TestPromptsThatArriveDuringSlowRecordAreRecordedAfterIt checks that half a list of prompts that is left
+// after a record does not wait for the next time.
+func TestPromptsThatArriveDuringSlowRecordAreRecordedAfterIt(t *testing.T) {
+	t.Parallel()
+	b, id := setupAttended(t, true, 2*time.Millisecond, never)
+	answer := make(chan struct{})
+	b.temp.Set(func(o *apitest.Signaler) { o.Hang, o.Until = true, answer })
+	for i := range 50 {
+		b.promptNamed(id, fmt.Sprintf("p%d", i))
+	}
+	first := strings.Count(b.signals(t, 1)[0], "{")
+	for i := range 50 { // at least half of a list is left
+		b.promptNamed(id, fmt.Sprintf("q%d", i))
+	}
+	b.temp.Set(func(o *apitest.Signaler) { o.Hang = false })
+	close(answer)
+	require.Positive(t, strings.Count(b.signals(t, 1)[0], "{"))
+	require.LessOrEqual(t, first, 50)
+}
+
 func sorted(list []string) []string {
 	slices.Sort(list)
 	return list
