@@ -215,7 +215,7 @@ func (s *postgresServer) spec() child.Spec {
 				"-c", "unix_socket_directories=" + s.socketDir(),
 				"-c", "unix_socket_permissions=0700",
 				"-c", "max_connections=200",
-				// New tables grow fast. Until they are analyzed, statements are planned for empty ones.
+				// Many tables are analyzed after 50 changes. Until then, statements are planned for empty ones.
 				"-c", "autovacuum_naptime=15s",
 				"-c", "logging_collector=off",
 				"-c", "log_destination=stderr",

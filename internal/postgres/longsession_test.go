@@ -14,6 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // longHistory is the number of turns of a long session.
@@ -99,8 +100,12 @@ func (s *longSession) turn(t *testing.T, db *postgres.DB) {
 	_, err = db.PromptGet(s.ctx, s.id, claimed.Start.Prompt.ID)
 	require.NoError(t, err)
 	s.attendant = fmt.Sprint("next", s.turns)
+	line := []byte("line\n")
 	ended, err := db.RunEnd(s.ctx, run.Ending{
 		RunID: runID, Token: "c1", Outcome: session.OutcomeCompleted, RecheckFor: "w1", Attend: s.attendant,
+		Segments: []transcript.Segment{{
+			SessionID: s.id, RunID: runID, Path: "a.jsonl", Version: 1, Offset: int64((s.turns - 1) * len(line)), Data: line,
+		}},
 	})
 	require.NoError(t, err)
 	require.True(t, ended.Attended)
