@@ -16,6 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/question"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
@@ -177,7 +178,18 @@ func TestWaitsInWorkersAreNotWokenByTurns(t *testing.T) {
 	require.NoError(t, b.appendOne(t, withdrawn))
 	at := b.position(t)
 	require.Eventually(t, func() bool { return count() == before+1 && reported(all, at) }, waitLimit, time.Millisecond, "the turn waits for its answer")
-	b.end(t, claimed.Start.Run.ID, "c1", "a1")
+	require.NoError(t, b.appendOne(t, eventlog.Append{
+		SessionID: b.id, RunID: claimed.Start.Run.ID, Generation: b.generation(t), Token: "c1", LastFrame: 5,
+		Events: []eventlog.Draft{draft("block_start", 5, 0, `{"block":{"id":"b1","type":"assistant_text","status":"streaming"}}`)},
+	}))
+	_, err := b.RunEnd(b.ctx, run.Ending{
+		RunID: claimed.Start.Run.ID, Token: "c1", Outcome: session.OutcomeCompleted, RecheckFor: "w1", Attend: "a1",
+		Last: &eventlog.Append{
+			SessionID: b.id, RunID: claimed.Start.Run.ID, Generation: b.generation(t), Token: "c1", LastFrame: 6,
+			Events: []eventlog.Draft{closed(6, "b1")},
+		},
+	})
+	require.NoError(t, err)
 	ended := b.position(t)
 	require.Eventually(t, func() bool { return reported(all, ended) }, waitLimit, time.Millisecond)
 

@@ -54,11 +54,11 @@ func (db *DB) RunEnd(ctx context.Context, ending run.Ending) (ended run.Run, err
 		if ending.Token != "" && ending.Token != c.Run.Token {
 			return illegal("another attempt has run %s", c.Run.ID)
 		}
-		if ending.Token != "" && c.alone() {
-			s.from = inTurn
-		}
 		if err := last.write(ctx, s, &c); err != nil {
 			return err
+		}
+		if ending.Token != "" && c.alone() {
+			s.from = inTurn
 		}
 		ended, err = s.runEnd(ctx, c, ending)
 		return err
