@@ -55,6 +55,8 @@ type attendant struct {
 	runs    []string
 	prompts []string // of the runs
 	ordinal int64
+	// refusedTo is that of the last turn: no other turn uses the sandbox during the attendance.
+	refusedTo *int64
 
 	changed <-chan struct{} // the session's log has grown, other than by a turn; nil until the first turn is about to end
 	unwatch func()

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
 )
 
 func TestRefusedConnectionsAreEventsOfTurn(t *testing.T) {
@@ -37,4 +38,29 @@ func TestRefusedConnectionsAreEventsOfTurn(t *testing.T) {
 	_, err = b.turn(next)
 	require.NoError(t, err)
 	require.Empty(t, b.of(t, next.RunID, "network"))
+}
+
+// TestRefusalsBetweenAttendedTurnsAreEvents checks that connections that are refused while an attendant
+// waits are events of the next turn, once.
+func TestRefusalsBetweenAttendedTurnsAreEvents(t *testing.T) {
+	t.Parallel()
+	if sharesNetwork(t) {
+		return
+	}
+	b := setup(t)
+	ready := b.create(t)
+	b.attended(t, nil)
+	b.begin(t, b.attendedClaim(t, ready, "the first"))
+	second := b.submit(t, "the second")
+	b.ranOnce(t, second, "the second")
+	result, err := b.config.Sandbox.Open(ready.SandboxID).Run(b.ctx, sandbox.RunSpec{
+		Argv: []string{"curl", "-s", "--max-time", "20", "http://10.9.8.7:4567/"}, Timeout: waitLimit,
+	})
+	require.NoError(t, err)
+	require.NotZero(t, result.Code)
+	third, fourth := b.submit(t, "the third"), b.submit(t, "the fourth")
+	b.ranOnce(t, fourth, "the fourth")
+	require.Empty(t, b.of(t, b.prompt(t, second.ID).RunID, "network"))
+	require.Len(t, b.of(t, b.prompt(t, third.ID).RunID, "network"), 1)
+	require.Empty(t, b.of(t, b.prompt(t, fourth.ID).RunID, "network"))
 }

@@ -119,7 +119,11 @@ func (t *Turns) measuredTurn(ctx context.Context, in TurnRequest, start run.Star
 func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start run.Start, token string, a *attendant) (result TurnResult, attending bool, err error) {
 	at, err := t.runs.Run(ctx, turn.Request{
 		SessionID: in.SessionID, RunID: in.RunID, Generation: in.Generation, SandboxID: in.SandboxID, Token: token, Start: start, ParkAfter: in.ParkAfter,
+		RefusedTo: a.refusedTo,
 	}, a.pulse)
+	if a.refusedTo = nil; at != nil {
+		a.refusedTo = at.RefusedTo
+	}
 	switch {
 	case at == nil:
 		return TurnResult{}, false, err

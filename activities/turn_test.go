@@ -225,7 +225,8 @@ func TestKnownEndIsStoredDespiteCancellation(t *testing.T) {
 		}
 		return nil
 	}, nil)
-	for range 20 { // in some, a reader waits for the last frames, which are then stored before the end
+	for turns := 0; turns < 20 || cancelled == 0; turns++ { // in some, a reader waits for the last frames, which are then stored before the end
+		require.Less(t, turns, 200)
 		in := b.claim(t, s, "slow 5ms: one two")
 		result, err := do(b, attempt{}, func(ctx context.Context, in activities.TurnRequest) (activities.TurnResult, error) {
 			ctx, cancel = context.WithCancel(ctx)
@@ -236,7 +237,6 @@ func TestKnownEndIsStoredDespiteCancellation(t *testing.T) {
 		require.Equal(t, session.OutcomeCompleted, result.Outcome)
 		require.Equal(t, "one two", b.output(t, in.RunID))
 	}
-	require.Positive(t, cancelled)
 }
 
 // TestRefusedLastFramesAreAppendedByNextAttempt refuses the end of a run with its last frames once. The
@@ -253,7 +253,8 @@ func TestRefusedLastFramesAreAppendedByNextAttempt(t *testing.T) {
 		}
 		return nil
 	}, nil)
-	for range 20 {
+	for turns := 0; turns < 20 || refused == 0; turns++ {
+		require.Less(t, turns, 200)
 		before := refused
 		in := b.claim(t, s, "slow 5ms: one two")
 		result, err := b.turn(in)
@@ -265,7 +266,6 @@ func TestRefusedLastFramesAreAppendedByNextAttempt(t *testing.T) {
 		require.Equal(t, session.OutcomeCompleted, result.Outcome)
 		require.Equal(t, "one two", b.output(t, in.RunID))
 	}
-	require.Positive(t, refused)
 }
 
 func TestSecondWorkerDisplacesFirst(t *testing.T) {

@@ -75,6 +75,7 @@ type attempt struct {
 	flushing bool                 // the turn has ended, and the runner sends the rest of the transcripts
 	last     []transcript.Segment // segments of that rest, which are stored with the end of the run
 
+	refusedTo   *int64 // see Result
 	suspicion   suspicion
 	permissions permission.Rules
 	waiting     waiting
@@ -195,6 +196,7 @@ func (a *attempt) run(ctx context.Context) (err error) {
 	}
 	if watch != nil {
 		a.awaitWatch(ctx, watch.done)
+		a.refusedTo = watch.recordedTo()
 	}
 	return a.giveLast(ctx)
 }

@@ -128,6 +128,9 @@ type Request struct {
 	// ParkAfter is the time after which a run that only waits for open questions is parked; 0 means
 	// never.
 	ParkAfter time.Duration
+	// RefusedTo is the RefusedTo of the session's previous turn, if it was in the same sandbox; nil if
+	// that is not known: connections that were refused before the prompt are then not recorded.
+	RefusedTo *int64
 }
 
 // Result is the progress of an attempt.
@@ -147,6 +150,9 @@ type Result struct {
 	// them with the outcome of the run, or with StoreSegments. Segments is empty if there is an
 	// error.
 	Segments []transcript.Segment
+	// RefusedTo is the number up to which the refused connections of the sandbox are recorded; nil if
+	// that is unknown.
+	RefusedTo *int64
 }
 
 // Run makes one attempt at a run: it attaches to the runner, delivers the prompt if the runner does
@@ -161,7 +167,9 @@ func (x *Executor) Run(ctx context.Context, in Request, progress Progress) (*Res
 	if err = a.run(ctx); err != nil && a.end == nil {
 		a.leave(ctx)
 	}
-	return &Result{End: a.end, MayHaveDelivered: a.mayHaveDelivered, Parked: a.parked, Segments: a.last, Last: a.lastAppend}, err
+	return &Result{
+		End: a.end, MayHaveDelivered: a.mayHaveDelivered, Parked: a.parked, Segments: a.last, Last: a.lastAppend, RefusedTo: a.refusedTo,
+	}, err
 }
 
 // pauseFor waits for d, or returns the error of the context.

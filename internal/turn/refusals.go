@@ -22,7 +22,8 @@ const (
 	maxRefusals = 100
 )
 
-// refusalWatch records connections that the network of a turn's sandbox has refused as events.
+// refusalWatch records connections that the network of a turn's sandbox has refused as events. Those
+// since the previous turn count as the turn's if their position is known.
 type refusalWatch struct {
 	turn   *attempt
 	begun  bool          // after is known
@@ -35,17 +36,25 @@ type refusalWatch struct {
 	leave  context.CancelFunc // cancels a query
 }
 
-// watchRefusals starts the watch. Refusals before awaitBegin returns are not reported.
+// watchRefusals starts the watch. Unless their position is known, refusals before awaitBegin returns
+// are not recorded.
 func (a *attempt) watchRefusals(ctx context.Context) *refusalWatch {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &refusalWatch{turn: a, looked: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}), leave: cancel}
+	if to := a.in.RefusedTo; to != nil {
+		w.begun, w.after = true, *to
+		close(w.looked)
+	}
 	go func() {
 		defer close(w.done)
-		worthwhile := w.look(ctx)
-		close(w.looked)
-		if worthwhile {
-			w.run(ctx)
+		if a.in.RefusedTo == nil {
+			worthwhile := w.look(ctx)
+			close(w.looked)
+			if !worthwhile {
+				return
+			}
 		}
+		w.run(ctx)
 	}()
 	return w
 }
@@ -124,6 +133,15 @@ func (w *refusalWatch) look(ctx context.Context) bool {
 	w.after = last
 	w.count += len(found)
 	return w.count < maxRefusals
+}
+
+// recordedTo returns the number up to which refusals are recorded, once the watch has ended; nil if
+// that is unknown, or if there were too many.
+func (w *refusalWatch) recordedTo() *int64 {
+	if !w.begun || w.count >= maxRefusals {
+		return nil
+	}
+	return &w.after
 }
 
 func asRefusals(refusals []sandbox.Refusal) []session.Refusal {
