@@ -140,10 +140,7 @@ func (s *aiTurns) stream(ctx context.Context, c echo.Context, id, promptID strin
 func (s *prompts) submitted(ctx context.Context, prompt session.Prompt) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
 	defer cancel()
-	if err := s.promptable(ctx, s.store, prompt); err != nil {
-		return err
-	}
-	stored, _, created, err := s.store.PromptSubmit(ctx, prompt)
+	stored, _, created, err := s.submit(ctx, prompt)
 	if err != nil {
 		return err
 	}

@@ -105,19 +105,24 @@ func absent(ctx context.Context, store needStore, missing []agent.Need, had []st
 	return slices.Compact(names), err
 }
 
+// met reports whether the secrets that the named agent requires are present. A profile may remove a need,
+// but not one that is met.
+func (s *Server) met(agentName string, present []string) bool {
+	d, ok := s.described(agentName)
+	return !ok || len(d.Missing(nil, func(name string) bool { return slices.Contains(present, name) })) == 0
+}
+
 // promptable refuses a prompt whose agent lacks a required secret, before a sandbox is created for
-// the prompt. It accepts a prompt that is already stored. If the secrets are stored, it executes
-// one statement.
+// the prompt. It accepts a prompt that is already stored.
 func (s *Server) promptable(ctx context.Context, store needStore, prompt session.Prompt) error {
 	agentName, ref, present, err := store.SessionNeeds(ctx, prompt.SessionID, s.required())
 	if err != nil {
 		return err
 	}
-	has := func(name string) bool { return slices.Contains(present, name) }
-	d, ok := s.described(agentName)
-	if !ok || len(d.Missing(nil, has)) == 0 { // a profile cannot remove a need that is met
+	if s.met(agentName, present) {
 		return nil
 	}
+	d, _ := s.described(agentName) // otherwise it has no needs
 	var spec *profile.Spec
 	if ref != "" {
 		name, version, err := profile.ParseRef(ref)
@@ -130,7 +135,7 @@ func (s *Server) promptable(ctx context.Context, store needStore, prompt session
 		}
 		spec = &p.Spec
 	}
-	missing := d.Missing(spec, has)
+	missing := d.Missing(spec, func(name string) bool { return slices.Contains(present, name) })
 	if len(missing) == 0 {
 		return nil
 	}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -19,6 +20,9 @@ type promptStore interface {
 	// false. Errors: prompt_conflict if the body differs, session_not_found, session_terminated,
 	// session_in_error, queue_full.
 	PromptSubmit(ctx context.Context, p session.Prompt) (stored session.Prompt, position int64, created bool, err error)
+	// PromptSubmitIf is PromptSubmit that stores a new prompt only if the needs are met. Otherwise the
+	// error is session.ErrUnmet.
+	PromptSubmitIf(ctx context.Context, p session.Prompt, needs session.Needs) (stored session.Prompt, position int64, created bool, err error)
 	PromptGet(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
 	// PromptList returns prompts, oldest first.
 	PromptList(ctx context.Context, sessionID string, limit int, cursor string) (items []session.Prompt, nextCursor string, err error)
@@ -84,10 +88,7 @@ func (s *prompts) promptSubmit(c echo.Context) error {
 // accept stores a prompt and responds with it.
 func (s *prompts) accept(c echo.Context, prompt session.Prompt) error {
 	ctx := c.Request().Context()
-	if err := s.promptable(ctx, s.store, prompt); err != nil {
-		return err
-	}
-	stored, position, created, err := s.store.PromptSubmit(ctx, prompt)
+	stored, position, created, err := s.submit(ctx, prompt)
 	if err != nil {
 		return err
 	}
@@ -99,6 +100,19 @@ func (s *prompts) accept(c echo.Context, prompt session.Prompt) error {
 		c.Response().Header().Set(echo.HeaderLocation, "/api/sessions/"+prompt.SessionID+"/prompts/"+stored.ID)
 	}
 	return c.JSON(status, promptAccepted{Prompt: resource.Prompt(stored), Position: position})
+}
+
+// submit stores a prompt, and refuses it if its agent lacks a required secret. If the secrets are stored,
+// the store decides that, in the same transaction; otherwise the session's profile may do without them.
+func (s *prompts) submit(ctx context.Context, prompt session.Prompt) (stored session.Prompt, position int64, created bool, err error) {
+	stored, position, created, err = s.store.PromptSubmitIf(ctx, prompt, session.Needs{Names: s.required(), Met: s.met})
+	if !errors.Is(err, session.ErrUnmet) {
+		return stored, position, created, err
+	}
+	if err := s.promptable(ctx, s.store, prompt); err != nil {
+		return session.Prompt{}, 0, false, err
+	}
+	return s.store.PromptSubmit(ctx, prompt)
 }
 
 // mode reads the mode of a prompt.

@@ -62,6 +62,18 @@ func (m *Store) PromptSubmit(_ context.Context, p session.Prompt) (session.Promp
 	return p, r.view().Queue.Queued, true, nil
 }
 
+// PromptSubmitIf implements api.Store.
+func (m *Store) PromptSubmitIf(ctx context.Context, p session.Prompt, needs session.Needs) (session.Prompt, int64, bool, error) {
+	agentName, _, present, err := m.SessionNeeds(ctx, p.SessionID, needs.Names)
+	if err != nil {
+		return session.Prompt{}, 0, false, err
+	}
+	if _, err := m.PromptGet(ctx, p.SessionID, p.ID); err != nil && !needs.Met(agentName, present) {
+		return session.Prompt{}, 0, false, session.ErrUnmet
+	}
+	return m.PromptSubmit(ctx, p)
+}
+
 func sameAttachment(a, b attachment.Attachment) bool { return a.ID == b.ID }
 
 // Attend gives a session an attendant. If claims is set, the attendant claims prompts when they

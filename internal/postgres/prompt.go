@@ -20,12 +20,23 @@ import (
 // session_not_found, session_terminated, session_in_error, queue_full. Position is the number of
 // queued prompts up to and including this one; 0 once it has left the queue.
 func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored session.Prompt, position int64, created bool, err error) {
+	return db.promptSubmit(ctx, p, nil)
+}
+
+// PromptSubmitIf is PromptSubmit that stores a new prompt only if the needs are met; otherwise the error
+// is session.ErrUnmet.
+func (db *DB) PromptSubmitIf(ctx context.Context, p session.Prompt, needs session.Needs) (stored session.Prompt, position int64, created bool, err error) {
+	return db.promptSubmit(ctx, p, &needs)
+}
+
+func (db *DB) promptSubmit(ctx context.Context, p session.Prompt, needs *session.Needs) (stored session.Prompt, position int64, created bool, err error) {
 	var have dbsqlc.Prompt
 	var exists bool
 	var open dbsqlc.Run // zero if there is none
 	var head []dbsqlc.PromptHeadRow
+	met := true
 	read := func(in *lookups) error {
-		var haveErr, openErr, headErr error
+		var haveErr, openErr, headErr, needsErr error
 		have, haveErr = db.q.PromptGet(ctx, in, &dbsqlc.PromptGetParams{SessionID: p.SessionID, ID: p.ID})
 		if exists = haveErr == nil; isNoRows(haveErr) {
 			haveErr = nil
@@ -34,7 +45,15 @@ func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored sessio
 			openErr = nil
 		}
 		head, headErr = promptHead(ctx, db.q, in, p.SessionID)
-		return cmp.Or(haveErr, openErr, headErr)
+		if needs != nil {
+			var row dbsqlc.SessionNeedsRow
+			row, needsErr = db.q.SessionNeeds(ctx, in, &dbsqlc.SessionNeedsParams{ID: p.SessionID, Names: needs.Names})
+			met = needsErr == nil && needs.Met(row.Agent, row.Present)
+			if isNoRows(needsErr) { // no session, which the lock reports
+				needsErr = nil
+			}
+		}
+		return cmp.Or(haveErr, openErr, headErr, needsErr)
 	}
 	if len(p.Attachments) > 0 {
 		var cancel context.CancelFunc
@@ -42,6 +61,9 @@ func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored sessio
 		defer cancel()
 	}
 	err = db.inSessionWith(ctx, "submit a prompt", p.SessionID, read, func(s *sessionTx) error {
+		if !exists && !met {
+			return session.ErrUnmet
+		}
 		if !exists {
 			stored, created = session.Prompt{}, true
 			queue := headOf(head)

@@ -435,3 +435,38 @@ func TestReleaseBeforeReadsSessionsOfUnknownCost(t *testing.T) {
 	b.row(t, &cost, "SELECT cost_usd FROM session_views WHERE id = $1", b.id)
 	require.Zero(t, cost)
 }
+
+// TestPromptIsStoredIfNeedsAreMet checks that a prompt whose needs are not met changes nothing, unless it
+// is already stored.
+func TestPromptIsStoredIfNeedsAreMet(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, _, err := b.SecretPut(b.ctx, "B", []byte("b"))
+	require.NoError(t, err)
+	agent, present, met := "", []string{}, false
+	needs := session.Needs{Names: []string{"A", "B"}, Met: func(agentName string, names []string) bool {
+		agent, present = agentName, names
+		return met
+	}}
+	prompt := session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: "hello"}
+	before := b.position(t)
+	_, _, _, err = b.PromptSubmitIf(b.ctx, prompt, needs)
+	require.ErrorIs(t, err, session.ErrUnmet)
+	require.Equal(t, []string{"demo", "B"}, append([]string{agent}, present...))
+	require.Equal(t, before, b.position(t))
+	_, err = b.PromptGet(b.ctx, b.id, prompt.ID)
+	require.Equal(t, failure.NoPrompt, failure.CodeOf(err))
+
+	met = true
+	_, position, created, err := b.PromptSubmitIf(b.ctx, prompt, needs)
+	require.NoError(t, err)
+	require.True(t, created)
+	require.EqualValues(t, 1, position)
+	met = false
+	_, _, created, err = b.PromptSubmitIf(b.ctx, prompt, needs)
+	require.NoError(t, err, "it is stored already")
+	require.False(t, created)
+	prompt.SessionID = session.NewID(session.SessionPrefix)
+	_, _, _, err = b.PromptSubmitIf(b.ctx, prompt, needs)
+	require.Equal(t, failure.NoSession, failure.CodeOf(err))
+}

@@ -57,11 +57,9 @@ func TestStatementsPerTurn(t *testing.T) {
 	for range 3 {    // the first calls prepare statements
 		var prompt session.Prompt
 		costs["PromptSubmit"] = count(func() {
-			prompt, _, _, err = db.PromptSubmit(b.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: "hello"})
-			require.NoError(t, err)
-		})
-		costs["SessionNeeds"] = count(func() { // by the api, before PromptSubmit
-			_, _, _, err := db.SessionNeeds(b.ctx, b.id, []string{"ANTHROPIC_API_KEY"})
+			prompt, _, _, err = db.PromptSubmitIf(b.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: "hello"}, session.Needs{
+				Names: []string{"ANTHROPIC_API_KEY"}, Met: func(string, []string) bool { return true },
+			})
 			require.NoError(t, err)
 		})
 		runID := session.NewID(session.RunPrefix)
@@ -148,14 +146,13 @@ func TestStatementsPerTurn(t *testing.T) {
 		})
 	}
 	require.Equal(t, map[string]cost{
-		"PromptSubmit": {Statements: 9, RoundTrips: 2},
+		"PromptSubmit": {Statements: 10, RoundTrips: 2}, // also reads whether the agent's secrets are stored
 		"RunBegin":     {Statements: 12, RoundTrips: 2},
 		"RunAttach":    {Statements: 8, RoundTrips: 3},
 		"RunEnd":       {Statements: 9, RoundTrips: 2},
 		"RunEnd with transcripts and last frames": {Statements: 16, RoundTrips: 2},
 		"EventsTryAppend":                         {Statements: 7, RoundTrips: 2},
 		"RunClaim":                                {Statements: 13, RoundTrips: 2},
-		"SessionNeeds":                            {Statements: 1, RoundTrips: 1},
 		"TranscriptAppend":                        {Statements: 8, RoundTrips: 2},
 		"EventsRead":                              {Statements: 2, RoundTrips: 1},
 		"RunClaim of nothing":                     {Statements: 9, RoundTrips: 2},
