@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -17,9 +18,10 @@ func TestTurnsDoNotCauseAnalyses(t *testing.T) {
 	b := setup(t)
 	b.attended(t)
 	s := &longSession{harness: b, attendant: "a1"}
+	b.Close() // the server counts the changes of a connection when it ends
 	before := b.tableChanges(t)
 	const turns = 20
-	b.reads(t, func(db *postgres.DB) { // ends when the server has counted the changes
+	b.reads(t, func(db *postgres.DB) {
 		for range turns {
 			s.turn(t, db)
 		}
@@ -44,11 +46,17 @@ func TestTurnsDoNotCauseAnalyses(t *testing.T) {
 // analyzed and vacuumed while it is small.
 type tableChanges struct{ changed, dead, inserted, analyzed, vacuumed, frozen int64 }
 
+// tableChanges returns the changes of each table, once no other connection is left.
 func (b *harness) tableChanges(t *testing.T) map[string]tableChanges {
 	t.Helper()
 	conn, err := pgx.Connect(b.ctx, b.url)
 	require.NoError(t, err)
 	defer conn.Close(b.ctx)
+	require.Eventually(t, func() bool {
+		var open int
+		err := conn.QueryRow(b.ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()").Scan(&open)
+		return err == nil && open == 0
+	}, waitLimit, 10*time.Millisecond)
 	rows, err := conn.Query(b.ctx, `SELECT s.relname, n_tup_ins + n_tup_upd + n_tup_del, n_tup_upd - n_tup_hot_upd + n_tup_del, n_tup_ins,
 		coalesce(o->>'autovacuum_analyze_threshold', current_setting('autovacuum_analyze_threshold'))::bigint,
 		coalesce(o->>'autovacuum_vacuum_threshold', current_setting('autovacuum_vacuum_threshold'))::bigint,
