@@ -28,6 +28,7 @@ type refusalWatch struct {
 	turn   *attempt
 	begun  bool          // after is known
 	after  int64         // the newest refusal that was recorded or precedes the turn
+	unsure bool          // whether the refusals after it are recorded is unknown: the response was lost
 	count  int           // number of recorded refusals
 	looked chan struct{} // closed when the first query has ended
 	stop   chan struct{}
@@ -127,10 +128,11 @@ func (w *refusalWatch) look(ctx context.Context) bool {
 		if err := w.turn.Store.NetworkRecord(ctx, w.turn.in.SessionID, w.turn.in.RunID, asRefusals(found)); err != nil {
 			w.turn.Logger.WarnContext(ctx, "refused connections were not recorded",
 				slog.String("session_id", w.turn.in.SessionID), slog.Any("error", err))
+			w.unsure = true
 			return true
 		}
 	}
-	w.after = last
+	w.after, w.unsure = last, false
 	w.count += len(found)
 	return w.count < maxRefusals
 }
@@ -138,10 +140,10 @@ func (w *refusalWatch) look(ctx context.Context) bool {
 // recordedTo returns the number up to which refusals are recorded, once the watch has ended; nil if
 // that is unknown, or if there were too many.
 func (w *refusalWatch) recordedTo() *int64 {
-	if !w.begun || w.count >= maxRefusals {
+	if !w.begun || w.unsure || w.count >= maxRefusals {
 		return nil
 	}
-	return &w.after
+	return new(w.after) // a pointer into w would keep the attempt, and those before it
 }
 
 func asRefusals(refusals []sandbox.Refusal) []session.Refusal {

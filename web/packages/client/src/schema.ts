@@ -4678,9 +4678,10 @@ export interface components {
             };
         };
         /**
-         * @description The network of the sandbox refused connections during a turn. The first refused connection to a destination is
-         *     reported within seconds; later ones are reported together within a minute. An attempt at a turn reports at most
-         *     100. Sandboxes without their own network report none.
+         * @description The network of the sandbox refused connections during a turn, or between it and the previous one if the worker
+         *     stayed with the session. The first refused connection of a turn to a destination is reported within seconds;
+         *     later ones are reported together within a minute. An attempt at a turn reports at most 100, including those
+         *     from before the turn. Sandboxes without their own network report none.
          */
         EventNetwork: {
             /**
