@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -17,6 +19,8 @@ const (
 	// recordsAtOnce bounds the concurrent records, which must not use up the slots of urgent
 	// signals.
 	recordsAtOnce = 8
+	// recordAllTimeout bounds the records of a server that stops.
+	recordAllTimeout = 3 * time.Second
 )
 
 // attendedPrompts holds prompts of sessions that had an attendant when the prompt arrived. The
@@ -61,6 +65,15 @@ type attendedSession struct {
 	claimed int              // the number that were claimed, or wait for a turn to end
 	due     time.Time        // time of the next record
 	sending bool             // a record is in progress
+}
+
+// checked returns the prompts that were claimed, or wait for a turn to end.
+func (s *attendedSession) checked() []session.QueuedPrompt {
+	out := make([]session.QueuedPrompt, s.claimed)
+	for i := range out {
+		out[i] = s.prompts[i].QueuedPrompt
+	}
+	return out
 }
 
 type attendedPrompt struct {
@@ -128,9 +141,8 @@ func (a *attendedPrompts) run() {
 				return
 			}
 		case <-a.stop:
-			now := time.Now()
-			a.check(ctx, a.unchecked(now))
-			a.recordDue(ctx, now.Add(a.recordAfter))
+			a.check(ctx, a.unchecked(time.Now()))
+			a.recordAll(ctx)
 			return
 		}
 	}
@@ -198,15 +210,40 @@ func (a *attendedPrompts) recordDue(ctx context.Context, now time.Time) (left in
 		case s.claimed > 0 && !s.sending && !now.Before(s.due) && a.sending < recordsAtOnce:
 			s.sending = true
 			a.sending++
-			named := make([]session.QueuedPrompt, s.claimed)
-			for i := range named {
-				named[i] = s.prompts[i].QueuedPrompt
-			}
+			named := s.checked()
 			a.running.Go(func() { a.recorded(ctx, id, len(named), a.record(ctx, id, named)) })
 		}
 	}
 	a.looking = len(a.sessions) > 0 && !a.stopped
 	return len(a.sessions)
+}
+
+// recordAll records the prompts of all sessions that have none in progress. What cannot be recorded in
+// time is left out: it may only be in the results of the attendances.
+func (a *attendedPrompts) recordAll(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, recordAllTimeout)
+	defer cancel()
+	var all errgroup.Group
+	all.SetLimit(recordsAtOnce)
+	for id, prompts := range a.unrecorded() {
+		all.Go(func() error { return a.record(ctx, id, prompts) })
+	}
+	if err := all.Wait(); err != nil {
+		a.logger.DebugContext(ctx, "could not record all attended prompts", slog.Any("error", err))
+	}
+}
+
+// unrecorded returns the prompts that recordAll records, by session.
+func (a *attendedPrompts) unrecorded() map[string][]session.QueuedPrompt {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := map[string][]session.QueuedPrompt{}
+	for id, s := range a.sessions {
+		if s.claimed > 0 && !s.sending {
+			out[id] = s.checked()
+		}
+	}
+	return out
 }
 
 // recorded handles the end of a record of a session's first n prompts. A failed record is repeated

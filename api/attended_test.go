@@ -84,6 +84,25 @@ func TestStoppingServerSignalsUnclaimedPrompts(t *testing.T) {
 	require.Equal(t, []string{"prompt " + id + " p1 1", "prompt " + id + " p2 2"}, sorted(b.temp.TakeCalls()))
 }
 
+// TestStoppingServerRecordsPromptsOfAllSessions has more sessions than are recorded at the same time.
+func TestStoppingServerRecordsPromptsOfAllSessions(t *testing.T) {
+	t.Parallel()
+	b, first := setupAttended(t, true, never, never)
+	ids := []string{first}
+	for range 30 {
+		id := b.store.Put(session.Running)
+		b.store.Attend(id, true)
+		ids = append(ids, id)
+	}
+	var want []string
+	for _, id := range ids {
+		b.promptNamed(id, "p1")
+		want = append(want, "attended "+id+" [{p1 1}]")
+	}
+	require.NoError(t, b.stop())
+	require.ElementsMatch(t, want, b.temp.TakeCalls())
+}
+
 func TestAttendedPromptsAreSignalledDuringPostgresOutage(t *testing.T) {
 	t.Parallel()
 	b, id := setupAttended(t, true, 10*time.Millisecond, never)
