@@ -84,23 +84,41 @@ func TestStoppingServerSignalsUnclaimedPrompts(t *testing.T) {
 	require.Equal(t, []string{"prompt " + id + " p1 1", "prompt " + id + " p2 2"}, sorted(b.temp.TakeCalls()))
 }
 
+// promptSessions prompts n sessions with attendants, and returns their records.
+func (b *harness) promptSessions(n int) (records []string) {
+	b.t.Helper()
+	for range n {
+		id := b.store.Put(session.Running)
+		b.store.Attend(id, true)
+		b.promptNamed(id, "p1")
+		records = append(records, "attended "+id+" [{p1 1}]")
+	}
+	return records
+}
+
 // TestStoppingServerRecordsPromptsOfAllSessions has more sessions than are recorded at the same time.
 func TestStoppingServerRecordsPromptsOfAllSessions(t *testing.T) {
 	t.Parallel()
-	b, first := setupAttended(t, true, never, never)
-	ids := []string{first}
-	for range 30 {
-		id := b.store.Put(session.Running)
-		b.store.Attend(id, true)
-		ids = append(ids, id)
-	}
-	var want []string
-	for _, id := range ids {
-		b.promptNamed(id, "p1")
-		want = append(want, "attended "+id+" [{p1 1}]")
-	}
+	b, _ := setupAttended(t, true, never, never)
+	records := b.promptSessions(30)
 	require.NoError(t, b.stop())
-	require.ElementsMatch(t, want, b.temp.TakeCalls())
+	require.ElementsMatch(t, records, b.temp.TakeCalls())
+}
+
+// TestServerStopsWithoutRecordsWhileTemporalIsFrozen has many more records than the time of a stop allows.
+func TestServerStopsWithoutRecordsWhileTemporalIsFrozen(t *testing.T) {
+	t.Parallel()
+	b, _ := setupAttended(t, true, never, never)
+	b.promptSessions(200)
+	b.temp.Set(func(o *apitest.Signaler) { o.Hang = true })
+	stopped := make(chan error, 1)
+	go func() { stopped <- b.stop() }()
+	select {
+	case err := <-stopped:
+		require.NoError(t, err)
+	case <-time.After(15 * time.Second):
+		require.FailNow(t, "the server waits for its records")
+	}
 }
 
 func TestAttendedPromptsAreSignalledDuringPostgresOutage(t *testing.T) {

@@ -50,7 +50,7 @@ func (s *Server) missing(ctx context.Context, store needStore, agentName string,
 	if err != nil {
 		return nil, err
 	}
-	return d.Missing(p, func(name string) bool { return slices.Contains(present, name) }), nil
+	return d.Missing(p, among(present)), nil
 }
 
 // required returns the names of the secrets that agents require, with their alternatives.
@@ -105,11 +105,16 @@ func absent(ctx context.Context, store needStore, missing []agent.Need, had []st
 	return slices.Compact(names), err
 }
 
+// among returns whether a name is one of the given ones.
+func among(names []string) func(name string) bool {
+	return func(name string) bool { return slices.Contains(names, name) }
+}
+
 // met reports whether the secrets that the named agent requires are present. A profile may remove a need,
 // but not one that is met.
 func (s *Server) met(agentName string, present []string) bool {
 	d, ok := s.described(agentName)
-	return !ok || len(d.Missing(nil, func(name string) bool { return slices.Contains(present, name) })) == 0
+	return !ok || len(d.Missing(nil, among(present))) == 0
 }
 
 // promptable refuses a prompt whose agent lacks a required secret, before a sandbox is created for
@@ -135,7 +140,7 @@ func (s *Server) promptable(ctx context.Context, store needStore, prompt session
 		}
 		spec = &p.Spec
 	}
-	missing := d.Missing(spec, func(name string) bool { return slices.Contains(present, name) })
+	missing := d.Missing(spec, among(present))
 	if len(missing) == 0 {
 		return nil
 	}
