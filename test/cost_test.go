@@ -34,14 +34,14 @@ func TestOperationsPerTurn(t *testing.T) {
 	t.Run("dispatched", func(t *testing.T) {
 		t.Parallel()
 		whatATurnCosts(t, []string{"OVERWINTER_ATTEND=0s"}, map[string]float64{
-			"statements": 98, "round trips": 30, "history events": 13, "workflow tasks": 2.3, "activities": 1,
+			"statements": 60, "round trips": 18, "history events": 13, "workflow tasks": 2.3, "activities": 1,
 		})
 	})
 	t.Run("attended", func(t *testing.T) {
 		t.Parallel()
 		// An attendance that ends early, on a slow machine, adds part of the cost of a dispatch.
 		whatATurnCosts(t, []string{"OVERWINTER_ATTEND=10s"}, map[string]float64{
-			"statements": 92, "round trips": 29, "history events": 3.5, "workflow tasks": 0.9, "activities": 0.4,
+			"statements": 54, "round trips": 15, "history events": 3.5, "workflow tasks": 0.9, "activities": 0.4,
 		})
 	})
 }
