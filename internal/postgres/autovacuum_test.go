@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -49,14 +48,8 @@ type tableChanges struct{ changed, dead, inserted, analyzed, vacuumed, frozen in
 // tableChanges returns the changes of each table, once no other connection is left.
 func (b *harness) tableChanges(t *testing.T) map[string]tableChanges {
 	t.Helper()
-	conn, err := pgx.Connect(b.ctx, b.url)
-	require.NoError(t, err)
+	conn := b.counted(t, "true")
 	defer conn.Close(b.ctx)
-	require.Eventually(t, func() bool {
-		var open int
-		err := conn.QueryRow(b.ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()").Scan(&open)
-		return err == nil && open == 0
-	}, waitLimit, 10*time.Millisecond)
 	rows, err := conn.Query(b.ctx, `SELECT s.relname, n_tup_ins + n_tup_upd + n_tup_del, n_tup_upd - n_tup_hot_upd + n_tup_del, n_tup_ins,
 		coalesce(o->>'autovacuum_analyze_threshold', current_setting('autovacuum_analyze_threshold'))::bigint,
 		coalesce(o->>'autovacuum_vacuum_threshold', current_setting('autovacuum_vacuum_threshold'))::bigint,

@@ -176,18 +176,25 @@ func (b *harness) reads(t *testing.T, do func(*postgres.DB)) map[string]int64 {
 	return reads
 }
 
-// totalReads returns the counters of the database, once no connection of reads is left: the server
-// adds what a connection has read when it ends.
-func (b *harness) totalReads(t *testing.T) map[string]int64 {
+// counted returns a connection on which the counters of the database are complete: no connection that
+// satisfies a condition is left. The server adds what a connection has read and changed when it ends.
+func (b *harness) counted(t *testing.T, condition string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(b.ctx, b.url)
 	require.NoError(t, err)
-	defer conn.Close(b.ctx)
 	require.Eventually(t, func() bool {
 		var open int
-		err := conn.QueryRow(b.ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'long session'").Scan(&open)
+		err := conn.QueryRow(b.ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND "+condition).Scan(&open)
 		return err == nil && open == 0
-	}, 10*time.Second, 10*time.Millisecond)
+	}, waitLimit, 10*time.Millisecond)
+	return conn
+}
+
+// totalReads returns what connections of reads have read.
+func (b *harness) totalReads(t *testing.T) map[string]int64 {
+	t.Helper()
+	conn := b.counted(t, "application_name = 'long session'")
+	defer conn.Close(b.ctx)
 	rows, err := conn.Query(b.ctx, "SELECT indexrelname, idx_tup_read FROM pg_stat_user_indexes UNION ALL SELECT relname, seq_tup_read FROM pg_stat_user_tables")
 	require.NoError(t, err)
 	reads := map[string]int64{}

@@ -253,7 +253,7 @@ func TestNewLineIsNotReadFromFile(t *testing.T) {
 	j.log = log
 }
 
-// TestReaderBuffersByNeed checks that only a reader far behind the writer has a large buffer.
+// TestReaderBuffersByNeed checks that a reader has a large buffer only while it is far behind the writer.
 func TestReaderBuffersByNeed(t *testing.T) {
 	t.Parallel()
 	j, _ := setup(t)
