@@ -76,7 +76,7 @@ func storedLoopbackURLs(ctx context.Context, logger *slog.Logger, databaseURL, s
 	}
 	values := map[string]string{}
 	for name := range sealed {
-		value, err := keyring.Open(name, sealed[name])
+		value, err := keyring.Open(name, sealed[name].Sealed)
 		if err != nil { // agents do not receive it either
 			logger.WarnContext(ctx, "could not decrypt secret", slog.String("secret", name), slog.Any("error", err))
 			continue

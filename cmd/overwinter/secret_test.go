@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 
@@ -191,6 +192,72 @@ func TestMaskerFollowsStoredSecrets(t *testing.T) {
 	require.Equal(t, 2, n.replaced)
 	onlyNew, _ := maskedSecrets(db, keyringOf(t, keyText(2)), slog.New(slog.DiscardHandler))
 	stillMasked(onlyNew)
+}
+
+// TestKnownSecretsAreNotReadAgain checks this with a database that is closed after the first read.
+func TestKnownSecretsAreNotReadAgain(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.New(t)
+	keyring := keyringOf(t, keyText(1))
+	_, _, err := db.SecretPut(t.Context(), "KEY", keyring.Seal("KEY", secret.NewValue("first-value")), "api.example.com")
+	require.NoError(t, err)
+	mark, err := db.SecretsMark(t.Context())
+	require.NoError(t, err)
+	secrets, _ := maskedSecrets(db, keyring, slog.New(slog.DiscardHandler))
+	none, err := secrets.Secrets(t.Context(), nil)
+	require.NoError(t, err)
+	require.Empty(t, none)
+	_, err = secrets.Masker(t.Context())
+	require.NoError(t, err)
+	db.Close()
+	known := secret.WithMark(t.Context(), mark)
+	found, err := secrets.Secrets(known, []string{"KEY", "OTHER"})
+	require.NoError(t, err)
+	require.Equal(t, map[string]secret.Stored{"KEY": {Value: secret.NewValue("first-value"), Hosts: []string{"api.example.com"}}}, found)
+	masker, err := secrets.Masker(known)
+	require.NoError(t, err)
+	require.Equal(t, "[redacted KEY]", masker.Text("first-value"))
+	_, err = secrets.Secrets(secret.WithMark(t.Context(), "a newer mark"), []string{"KEY"})
+	require.Error(t, err)
+	_, err = secrets.Secrets(t.Context(), []string{"KEY"})
+	require.Error(t, err, "without a mark, they are as they are now")
+}
+
+// TestRotatedSecretIsFound checks that a process that could not decrypt secrets finds those that are
+// stored after a rotation to its key, and masks them and the replaced ones.
+func TestRotatedSecretIsFound(t *testing.T) {
+	t.Parallel()
+	for _, names := range [][]string{{"KEY", "OTHER"}, {"OTHER"}} {
+		db := postgrestest.New(t)
+		old, current := keyringOf(t, keyText(1)), keyringOf(t, keyText(2))
+		for _, name := range names {
+			_, _, err := db.SecretPut(t.Context(), name, old.Seal(name, secret.NewValue(name+"-value")))
+			require.NoError(t, err)
+		}
+		require.NoError(t, db.SecretDelete(t.Context(), "OTHER"))
+		secrets, _ := maskedSecrets(db, current, slog.New(slog.DiscardHandler))
+		for _, name := range names {
+			masker, err := secrets.Masker(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, name+"-value", masker.Text(name+"-value"), "it cannot be decrypted")
+		}
+		if slices.Contains(names, "KEY") {
+			_, err := secrets.Secrets(t.Context(), []string{"KEY"})
+			require.ErrorContains(t, err, "open secret KEY")
+		}
+		_, err := rotateSecrets(t.Context(), db, keyringOf(t, keyText(2), keyText(1)), slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		for _, name := range names {
+			masker, err := secrets.Masker(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, "[redacted "+name+"]", masker.Text(name+"-value"))
+		}
+		if slices.Contains(names, "KEY") {
+			found, err := secrets.Secrets(t.Context(), []string{"KEY"})
+			require.NoError(t, err)
+			require.Equal(t, "KEY-value", found["KEY"].Value.Reveal())
+		}
+	}
 }
 
 // A newly started process masks its first errors and logs, because agents may have received secrets

@@ -17,7 +17,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
-// storedSecrets decrypts and masks the secrets in Postgres.
+// storedSecrets decrypts and masks the secrets in Postgres. They are read again only after they have
+// changed.
 type storedSecrets struct {
 	db      *postgres.DB
 	keyring *secret.Keyring // nil for a process without the key of the installation
@@ -25,51 +26,79 @@ type storedSecrets struct {
 	// changed is called with each new masker. Default: it is not called.
 	changed func(*secret.Masker)
 
-	mu     sync.Mutex
-	mark   string // mark of the secrets that masker masks
+	mu   sync.Mutex
+	read readSecrets
+}
+
+// readSecrets are the secrets that were stored when a mark was read, or later.
+type readSecrets struct {
+	mark   string // empty if there has never been a secret
+	opened map[string]openedSecret
 	masker *secret.Masker
 }
 
-// Secrets returns the stored secrets among the named ones, by name.
+// openedSecret is a stored secret, or why it could not be decrypted.
+type openedSecret struct {
+	secret.Stored
+	err error
+}
+
+// Secrets returns the stored secrets among the named ones, by name, as they are now or were when the mark
+// of the context was read.
 func (s *storedSecrets) Secrets(ctx context.Context, names []string) (map[string]secret.Stored, error) {
-	found, err := s.db.SecretsNamed(ctx, names)
+	if len(names) == 0 {
+		return nil, nil
+	}
+	read, err := s.current(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out := make(map[string]secret.Stored, len(found))
-	for name, sealed := range found {
-		value, err := s.keyring.Open(name, sealed.Sealed)
-		if err != nil {
-			return nil, fmt.Errorf("open secret %s: %w", name, err)
+	out := make(map[string]secret.Stored, len(names))
+	for _, name := range names {
+		switch found, ok := read.opened[name]; {
+		case found.err != nil:
+			return nil, fmt.Errorf("open secret %s: %w", name, found.err)
+		case ok:
+			out[name] = found.Stored
 		}
-		out[name] = secret.Stored{Value: value, Hosts: sealed.Hosts}
 	}
 	return out, nil
 }
 
-// Masker returns a masker for the secrets that are stored now, and for replaced and deleted values.
-// It is rebuilt only after secrets have changed. The error is unavailable if there are secrets and
-// this process has no key.
+// Masker returns a masker for the secrets that are stored now, or were when the mark of the context was
+// read, and for replaced and deleted values. The error is unavailable if there are secrets and this
+// process has no key.
 func (s *storedSecrets) Masker(ctx context.Context) (*secret.Masker, error) {
-	mark, err := s.db.SecretsMark(ctx)
-	if err != nil {
-		return nil, err
+	read, err := s.current(ctx)
+	return read.masker, err
+}
+
+// current returns the secrets with the current mark, or that of the context.
+func (s *storedSecrets) current(ctx context.Context) (readSecrets, error) {
+	mark, ok := secret.MarkOf(ctx)
+	if !ok {
+		var err error
+		if mark, err = s.db.SecretsMark(ctx); err != nil {
+			return readSecrets{}, err
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if mark == s.mark {
-		return s.masker, nil
+	if mark == s.read.mark {
+		return s.read, nil
 	}
 	if s.keyring == nil {
-		return nil, failure.Errorf(failure.Unavailable, "this api has no OVERWINTER_SECRET_KEY, so it cannot mask stored secrets")
+		return readSecrets{}, failure.Errorf(failure.Unavailable, "this api has no OVERWINTER_SECRET_KEY, so it cannot mask stored secrets")
 	}
 	all, err := s.db.SecretsSealed(ctx)
 	if err != nil {
-		return nil, err
+		return readSecrets{}, err
 	}
+	opened := make(map[string]openedSecret, len(all))
 	var values []secret.Named
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		value, err := s.keyring.Open(name, all[name])
+		value, err := s.keyring.Open(name, all[name].Sealed)
+		opened[name] = openedSecret{secret.Stored{Value: value, Hosts: all[name].Hosts}, err}
 		if err != nil { // agents do not receive it either
 			s.logger.ErrorContext(ctx, "could not decrypt secret; it is not masked", slog.String("secret", name), slog.Any("error", err))
 			continue
@@ -79,7 +108,7 @@ func (s *storedSecrets) Masker(ctx context.Context) (*secret.Masker, error) {
 	// Sandboxes may still know values that were replaced or deleted.
 	replaced, err := s.db.SecretsReplaced(ctx)
 	if err != nil {
-		return nil, err
+		return readSecrets{}, err
 	}
 	for _, r := range replaced {
 		value, err := s.keyring.Open(r.Name, r.Sealed)
@@ -91,11 +120,11 @@ func (s *storedSecrets) Masker(ctx context.Context) (*secret.Masker, error) {
 	}
 	// The next call finds secrets that were stored between the statements, because the mark is the
 	// older one.
-	s.mark, s.masker = mark, secret.NewMasker(values)
+	s.read = readSecrets{mark: mark, opened: opened, masker: secret.NewMasker(values)}
 	if s.changed != nil {
-		s.changed(s.masker)
+		s.changed(s.read.masker)
 	}
-	return s.masker, nil
+	return s.read, nil
 }
 
 // maskedSecrets returns the stored secrets, and a logger that masks them.
@@ -142,7 +171,7 @@ func (s *storedSecrets) follow(ctx context.Context) error {
 // text masks the most recently read secrets in a text.
 func (s *storedSecrets) text(text string) string {
 	s.mu.Lock()
-	masker := s.masker
+	masker := s.read.masker
 	s.mu.Unlock()
 	return masker.Text(text)
 }

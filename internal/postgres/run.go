@@ -30,10 +30,11 @@ func (c *claimable) read(ctx context.Context, q *dbsqlc.Queries, in *lookups, se
 // read excludes the run with the given id, which need not exist yet, from the runs that the agent
 // has received.
 func (o *surroundings) read(ctx context.Context, q *dbsqlc.Queries, in *lookups, sessionID string, generation int64, runID string) error {
-	var rowErr, transcriptsErr error
+	var rowErr, transcriptsErr, markErr error
 	o.RunSurroundingsRow, rowErr = q.RunSurroundings(ctx, in, &dbsqlc.RunSurroundingsParams{SessionID: sessionID, ID: runID, Generation: generation})
 	o.transcripts, transcriptsErr = transcriptPositions(ctx, q, in, sessionID)
-	return cmp.Or(rowErr, transcriptsErr)
+	o.secretsMark, markErr = q.SecretsMark(ctx, in)
+	return cmp.Or(rowErr, transcriptsErr, markErr)
 }
 
 // RunOpen returns the id of the session's open run; "" if there is none.

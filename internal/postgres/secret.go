@@ -69,27 +69,6 @@ type SealedSecret struct {
 	Hosts  []string
 }
 
-// SecretsNamed returns the stored secrets among names, by name. Every turn reads its secrets, so the read is planned
-// once per connection.
-func (db *DB) SecretsNamed(ctx context.Context, names []string) (map[string]SealedSecret, error) {
-	if len(names) == 0 {
-		return nil, nil
-	}
-	var rows []dbsqlc.SecretsNamedRow
-	err := db.inOneTrip(ctx, func(in *lookups) (err error) {
-		rows, err = db.q.SecretsNamed(ctx, in, names)
-		return err
-	})
-	if err != nil {
-		return nil, fault("read secrets", err)
-	}
-	out := make(map[string]SealedSecret, len(rows))
-	for _, row := range rows {
-		out[row.Name] = SealedSecret{Sealed: row.Sealed, Hosts: row.Hosts}
-	}
-	return out, nil
-}
-
 // SecretsPresent returns the names for which a secret is stored.
 func (db *DB) SecretsPresent(ctx context.Context, names []string) ([]string, error) {
 	rows, err := db.q.SecretsPresent(ctx, db.pool, names)
@@ -157,22 +136,22 @@ func (db *DB) SecretReseal(ctx context.Context, name string, was, sealed []byte)
 	return n > 0, fault("seal a secret again", err)
 }
 
-// SecretsMark returns a value that changes whenever a secret is stored or deleted. It is empty if
-// there has never been a secret.
+// SecretsMark returns a value that changes whenever a secret is stored, deleted or encrypted with another
+// key. It is empty if there has never been a secret.
 func (db *DB) SecretsMark(ctx context.Context) (string, error) {
 	mark, err := db.q.SecretsMark(ctx, db.pool)
 	return mark, fault("look for secrets", err)
 }
 
-// SecretsSealed returns the sealed forms of all secrets by name.
-func (db *DB) SecretsSealed(ctx context.Context) (map[string][]byte, error) {
+// SecretsSealed returns all stored secrets by name.
+func (db *DB) SecretsSealed(ctx context.Context) (map[string]SealedSecret, error) {
 	rows, err := db.q.SecretsAll(ctx, db.pool)
 	if err != nil {
 		return nil, fault("read secrets", err)
 	}
-	out := make(map[string][]byte, len(rows))
+	out := make(map[string]SealedSecret, len(rows))
 	for _, row := range rows {
-		out[row.Name] = row.Sealed
+		out[row.Name] = SealedSecret{Sealed: row.Sealed, Hosts: row.Hosts}
 	}
 	return out, nil
 }

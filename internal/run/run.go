@@ -115,6 +115,9 @@ type Start struct {
 	Transcripts []transcript.Position
 	// Files is the position of the newest stored change of the workspace.
 	Files workspacefile.Position
+	// SecretsMark is the mark of the stored secrets when the start was read, see [secret.WithMark]; nil if
+	// it is unknown.
+	SecretsMark *string
 }
 
 // Ending is the end of a run, as observed by its worker, or by the workflow instead.

@@ -41,6 +41,7 @@ type attempt struct {
 	token   string
 	adapter agent.Adapter
 	*convert
+	began    time.Time                // after the start was read
 	remasked time.Time                // when the stored secrets were read last
 	prepared *prepared                // nil before deliver prepares
 	asked    []string                 // names of the secrets that were requested for the agent
@@ -98,7 +99,7 @@ func (x *Executor) newAttempt(ctx context.Context, in Request, progress Progress
 	a := &attempt{
 		Executor: x, in: in, start: start, token: in.Token, progress: progress, adapter: adapter, convert: resumed, end: end,
 		sandbox: x.Sandbox.Open(in.SandboxID), frame: start.Run.LastFrame, answeredTo: start.Run.LastFrame,
-		mayHaveDelivered: start.Run.Attempt > 1, lastActive: time.Now(),
+		mayHaveDelivered: start.Run.Attempt > 1, began: time.Now(), lastActive: time.Now(),
 		permissions: permissionsOf(start),
 		files:       runner.NewFileGatherer(start.Files, in.Generation),
 	}
@@ -330,6 +331,19 @@ func (a *attempt) resend(link *turnLink) error {
 	return nil
 }
 
+// markFresh is how long the mark of the stored secrets that was read with the start of a run counts as
+// the current one.
+const markFresh = time.Second
+
+// withMark returns a context that has the mark of the stored secrets if that was read just now, so that a
+// prompt does not wait for another read.
+func (a *attempt) withMark(ctx context.Context) context.Context {
+	if a.start.SecretsMark == nil || time.Since(a.began) > markFresh {
+		return ctx
+	}
+	return secret.WithMark(ctx, *a.start.SecretsMark)
+}
+
 // prompt writes the profile into the sandbox and returns the message that starts the run.
 func (a *attempt) prompt(ctx context.Context) (runner.Start, error) {
 	launch, err := a.launch(ctx)
@@ -352,6 +366,7 @@ func (a *attempt) prompt(ctx context.Context) (runner.Start, error) {
 	if err != nil {
 		return runner.Start{}, final(Refused, fmt.Errorf("prompt for %s: %w", a.start.Agent, err))
 	}
+	ctx = a.withMark(ctx)
 	secrets, err := a.secrets(ctx, launch.Secrets)
 	if err != nil {
 		return runner.Start{}, err

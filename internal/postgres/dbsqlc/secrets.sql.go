@@ -160,12 +160,13 @@ func (q *Queries) SecretReseal(ctx context.Context, db DBTX, arg *SecretResealPa
 }
 
 const secretsAll = `-- name: SecretsAll :many
-SELECT name, sealed FROM secrets ORDER BY name
+SELECT name, sealed, hosts FROM secrets ORDER BY name
 `
 
 type SecretsAllRow struct {
 	Name   string
 	Sealed []byte
+	Hosts  []string
 }
 
 func (q *Queries) SecretsAll(ctx context.Context, db DBTX) ([]SecretsAllRow, error) {
@@ -177,7 +178,7 @@ func (q *Queries) SecretsAll(ctx context.Context, db DBTX) ([]SecretsAllRow, err
 	var items []SecretsAllRow
 	for rows.Next() {
 		var i SecretsAllRow
-		if err := rows.Scan(&i.Name, &i.Sealed); err != nil {
+		if err := rows.Scan(&i.Name, &i.Sealed, &i.Hosts); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -237,47 +238,18 @@ func (q *Queries) SecretsList(ctx context.Context, db DBTX) ([]SecretsListRow, e
 
 const secretsMark = `-- name: SecretsMark :one
 SELECT concat(
-    (SELECT md5(string_agg(s.name || ' ' || s.updated_at::text, ',' ORDER BY s.name)) FROM secrets s),
-    (SELECT ' ' || max(r.id)::text FROM replaced_secrets r)
+    (SELECT md5(string_agg(s.name || ' ' || s.xmin::text, ',' ORDER BY s.name)) FROM secrets s),
+    (SELECT ' ' || max(r.id)::text || ' ' || sum(r.xmin::text::bigint)::text FROM replaced_secrets r)
 )::text
 `
 
-// SecretsMark returns a value that changes with every secret that is stored or deleted.
+// SecretsMark returns a value that changes with every change of a row: xmin is the transaction that
+// wrote it.
 func (q *Queries) SecretsMark(ctx context.Context, db DBTX) (string, error) {
 	row := db.QueryRow(ctx, secretsMark)
 	var column_1 string
 	err := row.Scan(&column_1)
 	return column_1, err
-}
-
-const secretsNamed = `-- name: SecretsNamed :many
-SELECT name, sealed, hosts FROM secrets WHERE name = ANY($1::text[])
-`
-
-type SecretsNamedRow struct {
-	Name   string
-	Sealed []byte
-	Hosts  []string
-}
-
-func (q *Queries) SecretsNamed(ctx context.Context, db DBTX, names []string) ([]SecretsNamedRow, error) {
-	rows, err := db.Query(ctx, secretsNamed, names)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []SecretsNamedRow
-	for rows.Next() {
-		var i SecretsNamedRow
-		if err := rows.Scan(&i.Name, &i.Sealed, &i.Hosts); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const secretsPresent = `-- name: SecretsPresent :many

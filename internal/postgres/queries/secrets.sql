@@ -12,9 +12,6 @@ SELECT count(*) FROM secrets;
 -- name: SecretGet :one
 SELECT sealed FROM secrets WHERE name = @name;
 
--- name: SecretsNamed :many
-SELECT name, sealed, hosts FROM secrets WHERE name = ANY(@names::text[]);
-
 -- name: SecretsPresent :many
 SELECT name FROM secrets WHERE name = ANY(@names::text[]) ORDER BY name;
 
@@ -44,11 +41,12 @@ DELETE FROM secrets WHERE name = @name;
 UPDATE secrets SET sealed = @sealed WHERE name = @name AND sealed = @was;
 
 -- name: SecretsMark :one
--- SecretsMark returns a value that changes with every secret that is stored or deleted.
+-- SecretsMark returns a value that changes with every change of a row: xmin is the transaction that
+-- wrote it.
 SELECT concat(
-    (SELECT md5(string_agg(s.name || ' ' || s.updated_at::text, ',' ORDER BY s.name)) FROM secrets s),
-    (SELECT ' ' || max(r.id)::text FROM replaced_secrets r)
+    (SELECT md5(string_agg(s.name || ' ' || s.xmin::text, ',' ORDER BY s.name)) FROM secrets s),
+    (SELECT ' ' || max(r.id)::text || ' ' || sum(r.xmin::text::bigint)::text FROM replaced_secrets r)
 )::text;
 
 -- name: SecretsAll :many
-SELECT name, sealed FROM secrets ORDER BY name;
+SELECT name, sealed, hosts FROM secrets ORDER BY name;
