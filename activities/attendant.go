@@ -57,6 +57,8 @@ type attendant struct {
 	ordinal int64
 	// refusedTo is that of the last turn: no other turn uses the sandbox during the attendance.
 	refusedTo *int64
+	// greeting opens the link of the next run; nil if there is none.
+	greeting *turn.Greeting
 
 	changed <-chan struct{} // the session's log has grown, other than by a turn; nil until the first turn is about to end
 	unwatch func()
@@ -71,10 +73,29 @@ func (t *Turns) newAttendant(in TurnRequest, pulse *pulse, place *place) *attend
 }
 
 func (a *attendant) stop() {
+	a.abandon()
 	if a.unwatch != nil {
 		a.unwatch()
 	}
 }
+
+// greet opens the link of a run whose claim is being committed.
+func (a *attendant) greet(ctx context.Context, start run.Start) {
+	if a.greeting == nil {
+		in := a.in
+		in.RunID = start.Run.ID
+		a.greeting = a.t.runs.Greet(ctx, a.t.request(in, start))
+	}
+}
+
+// greeted returns the greeting for the run that begins, which then owns it.
+func (a *attendant) greeted() *turn.Greeting {
+	g := a.greeting
+	a.greeting = nil
+	return g
+}
+
+func (a *attendant) abandon() { a.greeted().Abandon() }
 
 // ready returns the token that requests an attendance when a turn ends, or "". Changes after this
 // call are not missed.
@@ -115,12 +136,16 @@ func (a *attendant) next(ctx context.Context, result *TurnResult) (*run.Start, e
 	claim := run.Claim{
 		SessionID: a.in.SessionID, Attendant: a.token, Generation: a.in.Generation,
 		RunID: session.NewID(session.RunPrefix), Token: turn.NewToken(), Attempt: int64(activity.GetInfo(ctx).Attempt),
+		Expected: func(start run.Start) { a.greet(ctx, start) },
 	}
 	due := result.Waiting == nil || result.Waiting.Queued > 0
 	changed, takenBack := a.changed, (<-chan time.Time)(nil)
 	for {
 		if due {
 			claimed, err := a.claim(ctx, claim)
+			if claimed.Start == nil {
+				a.abandon()
+			}
 			switch {
 			case err != nil && ctx.Err() != nil && !errors.Is(context.Cause(ctx), errHandOver):
 				return nil, ctx.Err()

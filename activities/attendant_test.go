@@ -15,6 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/run"
+	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -289,6 +290,8 @@ func TestFrozenAttendantRunsNoPromptTwice(t *testing.T) {
 	}{
 		"before its claim":          {step: stepClaim},
 		"after its claim":           {step: stepClaim, after: true, claims: true},
+		"before its greeting":       {step: stepGreet, claims: true},
+		"after its greeting":        {step: stepGreet, after: true, claims: true},
 		"before its first frame":    {step: stepAppend, claims: true},
 		"after its last frame":      {step: stepEnd, claims: true},
 		"after the end of its turn": {step: stepEnd, after: true},
@@ -301,6 +304,9 @@ func TestFrozenAttendantRunsNoPromptTwice(t *testing.T) {
 				b.attended(t, nil)
 				turn := b.begin(t, b.attendedClaim(t, ready, "the first"))
 				b.ranOnce(t, b.submit(t, "the second"), "the second")
+				if c.step == stepGreet {
+					b.steps.Store = &lateGreetings{Store: b.steps.Store, steps: b.steps}
+				}
 				frozen := b.freezeAt(t, c.step, c.after)
 				third := b.submit(t, "the third")
 				<-frozen.reached
@@ -344,6 +350,87 @@ func TestFrozenAttendantRunsNoPromptTwice(t *testing.T) {
 			})
 		}
 	}
+}
+
+// lateGreetings greets the runner of a claimed run after the claim: within it, a frozen step would prevent
+// the test from using the session.
+type lateGreetings struct {
+	activities.Store
+	steps *steps
+}
+
+func (l *lateGreetings) RunClaim(ctx context.Context, c run.Claim) (run.Claimed, error) {
+	expected, greet := c.Expected, func() error { return nil }
+	c.Expected = func(start run.Start) { greet = func() error { expected(start); return nil } }
+	claimed, err := l.Store.RunClaim(ctx, c)
+	if claimed.Start != nil {
+		err = l.steps.take(stepGreet, nil, greet)
+	}
+	return claimed, err
+}
+
+// TestLateGreetingInterruptsNoTurn freezes the worker of an attendant whose claim fails until another
+// worker has begun the prompt. Its greeting then takes the place of the other worker's link. The next
+// attempt attaches again, and the agent has continued.
+func TestLateGreetingInterruptsNoTurn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	b.attended(t, nil)
+	lost := &lostClaims{Store: b.steps.Store, reached: make(chan struct{}), thaw: make(chan struct{}), fail: make(chan struct{})}
+	b.steps.Store = lost
+	attending := b.begin(t, b.attendedClaim(t, ready, "the first"))
+	b.ranOnce(t, b.submit(t, "the second"), "the second")
+	lost.loses.Store(true)
+	third := b.submit(t, "slow 30ms: one two three four five six seven eight nine ten")
+	<-lost.reached
+	require.Nil(t, b.reclaim(t).Run)
+
+	config := b.config
+	config.Links = nil
+	_, b.turns = activities.New(config)
+	run := session.NewID(session.RunPrefix)
+	verdict, err := do(b, attempt{}, b.control.BeginRun, activities.ClaimRequest{SessionID: b.id, PromptID: third.ID, RunID: run, Generation: ready.Generation})
+	require.NoError(t, err)
+	require.True(t, verdict.Granted)
+	in := activities.TurnRequest{SessionID: b.id, RunID: run, PromptID: third.ID, Generation: ready.Generation, SandboxID: ready.SandboxID}
+	turn := b.begin(t, in)
+	b.await(t, run, "text_delta")
+	close(lost.thaw)
+	_, err = turn.wait(t)
+	require.ErrorContains(t, err, runner.ErrDisplaced.Error())
+	result, err := b.turn(in)
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCompleted, result.Outcome)
+	b.ranOnce(t, third, "one two three four five six seven eight nine ten")
+	close(lost.fail)
+	result, err = attending.wait(t)
+	require.NoError(t, err)
+	require.True(t, result.Reread)
+}
+
+// lostClaims loses claims with everything that they have written, after their starts were expected.
+type lostClaims struct {
+	activities.Store
+	loses               atomic.Bool
+	start               run.Start // of the last successful claim
+	reached, thaw, fail chan struct{}
+}
+
+func (l *lostClaims) RunClaim(ctx context.Context, c run.Claim) (run.Claimed, error) {
+	if !l.loses.Load() {
+		claimed, err := l.Store.RunClaim(ctx, c)
+		if claimed.Start != nil {
+			l.start = *claimed.Start
+		}
+		return claimed, err
+	}
+	close(l.reached)
+	<-l.thaw
+	l.start.Run.ID = c.RunID
+	c.Expected(l.start)
+	<-l.fail
+	return run.Claimed{}, &failure.Error{Code: failure.Internal, Message: "the claim was lost"}
 }
 
 // TestClaimIsRepeatedAfterLostResponse breaks the connection to Postgres after the commit, twice.

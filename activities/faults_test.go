@@ -261,6 +261,7 @@ const (
 	stepAppend     = "append"
 	stepEnd        = "end"
 	stepClaim      = "claim"
+	stepGreet      = "greet" // of lateGreetings
 	stepLeave      = "leave"
 	stepSnapshot   = "snapshot" // its record
 	stepSandboxes  = "sandboxes"

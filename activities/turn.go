@@ -117,10 +117,9 @@ func (t *Turns) measuredTurn(ctx context.Context, in TurnRequest, start run.Star
 
 // runTurn executes one run to its end. It reports whether the attempt attends the session afterwards.
 func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start run.Start, token string, a *attendant) (result TurnResult, attending bool, err error) {
-	at, err := t.runs.Run(ctx, turn.Request{
-		SessionID: in.SessionID, RunID: in.RunID, Generation: in.Generation, SandboxID: in.SandboxID, Token: token, Start: start, ParkAfter: in.ParkAfter,
-		RefusedTo: a.refusedTo,
-	}, a.pulse)
+	request := t.request(in, start)
+	request.Token, request.RefusedTo, request.Greeting = token, a.refusedTo, a.greeted()
+	at, err := t.runs.Run(ctx, request, a.pulse)
 	if a.refusedTo = nil; at != nil {
 		a.refusedTo = at.RefusedTo
 	}
@@ -189,6 +188,13 @@ func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start run.Start, to
 		result.EndedAt, result.Reread = ended.EndedAt, ended.Look == nil && in.Look
 	}
 	return result, ended.Attended, nil
+}
+
+// request returns the part of the executor's request that the activity's and the run's start determine.
+func (t *Turns) request(in TurnRequest, start run.Start) turn.Request {
+	return turn.Request{
+		SessionID: in.SessionID, RunID: in.RunID, Generation: in.Generation, SandboxID: in.SandboxID, Start: start, ParkAfter: in.ParkAfter,
+	}
 }
 
 func (t *Turns) end(ctx context.Context, ending run.Ending) (run.Run, error) {

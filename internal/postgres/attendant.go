@@ -75,6 +75,9 @@ func (db *DB) RunClaim(ctx context.Context, c run.Claim) (claimed run.Claimed, e
 		claimed.Start = &start
 		p := &claimed.Start.Prompt
 		p.Status, p.RunID, p.StartedAt, p.Claims = session.PromptProcessing, run.ID, s.now, p.Claims+1
+		if c.Expected != nil {
+			s.later.sent = func() { c.Expected(start) }
+		}
 		return s.claim(ctx, next, head, run, c.Attendant)
 	})
 	if err != nil {

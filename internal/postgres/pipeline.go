@@ -12,6 +12,9 @@ import (
 // round trip. Round trips dominate the cost of an append.
 type pipeline struct {
 	batch pgx.Batch
+	// sent is called when the statements are on their way, before their results are awaited. Default: it
+	// is not called.
+	sent func()
 }
 
 var errPipelineReads = errors.New("a pipeline returns no rows")
@@ -36,7 +39,11 @@ func (noRow) Scan(...any) error { return errPipelineReads }
 
 // send executes the queued queries in order, and returns the first error.
 func (p *pipeline) send(ctx context.Context, conn *pgx.Conn) error {
-	return conn.SendBatch(ctx, &p.batch).Close()
+	results := conn.SendBatch(ctx, &p.batch)
+	if p.sent != nil {
+		p.sent()
+	}
+	return results.Close()
 }
 
 // lookups sends several queries in one round trip. The code that queries runs twice: the first time

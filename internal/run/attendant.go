@@ -14,6 +14,10 @@ type Claim struct {
 	RunID      string // proposed for a prompt without an allotted run; a repeated request claims no further prompt
 	Token      string // token of the run's first attempt, which is the attendant's
 	Attempt    int64  // Temporal's attempt of the attendant's activity
+	// Expected is called with the start of the run before the claim is committed, while the session is
+	// locked. It must not block. The claim may still fail, and Expected may be called again. Default: it
+	// is not called.
+	Expected func(Start)
 }
 
 // Claimed is the result of a claim of an attendant.

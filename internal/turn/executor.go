@@ -131,6 +131,8 @@ type Request struct {
 	// RefusedTo is the RefusedTo of the session's previous turn, if it was in the same sandbox; nil if
 	// that is not known: connections that were refused before the prompt are then not recorded.
 	RefusedTo *int64
+	// Greeting is the result of Greet for the same run; nil if there is none. Run owns it.
+	Greeting *Greeting
 }
 
 // Result is the progress of an attempt.
@@ -160,6 +162,7 @@ type Result struct {
 // the stored state of the run could not be read. If there is an error although the turn has ended,
 // the last lines of its transcripts may be missing.
 func (x *Executor) Run(ctx context.Context, in Request, progress Progress) (*Result, error) {
+	defer in.Greeting.Abandon()
 	a, err := x.newAttempt(ctx, in, progress)
 	if err != nil {
 		return nil, err

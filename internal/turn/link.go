@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 )
@@ -54,17 +55,12 @@ type turnLink struct {
 
 // attach opens the link of a run after the last committed frame.
 func (a *attempt) attach(ctx context.Context) (*turnLink, error) {
-	token, err := a.Token(ctx, a.in.SessionID, a.in.Generation)
+	hello, err := a.hello(ctx, a.in, a.frame)
 	if err != nil {
 		return nil, err
 	}
 	a.paces.linked.Add(1)
 	unlink := sync.OnceFunc(func() { a.paces.linked.Add(-1) })
-	hello := runner.Hello{
-		Token: token, Run: a.agentRun(),
-		From: a.frame + 1 - a.start.Run.FrameBase, Attempt: a.start.Run.Attempt, Known: a.start.Transcripts, Files: &a.start.Files, Calls: true,
-		Window: minWindow,
-	}
 	link, process, err := a.dial(ctx, hello)
 	if err != nil {
 		unlink()
@@ -90,16 +86,35 @@ func (a *attempt) attach(ctx context.Context) (*turnLink, error) {
 	return l, nil
 }
 
-// dial opens a link over the exec that the previous turn has left open, or that the restore has
-// prepared, or over a new one. If such an exec fails, this attempt fails too: its hello may still
+// hello returns the message that opens the link of a run after a frame.
+func (x *Executor) hello(ctx context.Context, in Request, frame int64) (runner.Hello, error) {
+	token, err := x.Token(ctx, in.SessionID, in.Generation)
+	if err != nil {
+		return runner.Hello{}, err
+	}
+	files := in.Start.Files
+	return runner.Hello{
+		Token: token, Run: run.AgentID(in.RunID, in.Start.Run.Part),
+		From: frame + 1 - in.Start.Run.FrameBase, Attempt: in.Start.Run.Attempt, Known: in.Start.Transcripts, Files: &files, Calls: true,
+		Window: minWindow,
+	}, nil
+}
+
+// dial returns the link that a greeting has opened, or opens one over the exec that the previous turn has
+// left open, or that the restore has prepared, or over a new one. If such an exec fails, this attempt fails too: its hello may still
 // arrive, and must not displace another link of the same attempt.
 func (a *attempt) dial(ctx context.Context, hello runner.Hello) (*runner.Link, *sandbox.Process, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, errNoAnswer)
 	defer cancel()
+	greeted, err := a.in.Greeting.take(ctx, hello)
+	if err != nil {
+		return nil, nil, err
+	}
+	if greeted != nil {
+		return greeted.link, greeted.process, nil
+	}
 	if kept := a.Links.take(ctx, a.in.SandboxID); kept != nil {
-		kept.link.Reserve(a.readAhead)
-		if err := kept.link.Reattach(ctx, hello); err != nil {
-			kept.close()
+		if err := a.reattach(ctx, kept, hello); err != nil {
 			return nil, nil, err
 		}
 		return kept.link, kept.process, nil

@@ -43,7 +43,9 @@ type stage struct {
 	db       *postgres.DB
 	executor *turn.Executor
 	in       turn.Request
-	attaches atomic.Int64
+	attaches atomic.Int64 // execs of links
+	links    atomic.Int64 // of these, the running ones
+	hellos   atomic.Int64
 	puts     sync.Map // content of the written files, by path
 	input    atomic.Value
 	dispatch int64
@@ -62,11 +64,12 @@ type script struct {
 	masks       turn.Masks
 	agent       agent.Adapter // default: the demo agent
 	attachments []attachment.Attachment
-	waiting     []int64  // the frames of calls that the runner reports as waiting
-	started     func()   // called when the prompt has arrived, before the first frame
-	noSteers    bool     // the runner's release does not support prompts for running turns
-	windowed    bool     // the runner pauses its agent when the window is full
-	steered     []string // the lines of the agent that follow a prompt for the running turn; STEER is replaced by its uuid, and PROMPT by its id
+	waiting     []int64       // the frames of calls that the runner reports as waiting
+	hello       func(n int64) // called with the number of the hello that has arrived, before it is answered
+	started     func()        // called when the prompt has arrived, before the first frame
+	noSteers    bool          // the runner's release does not support prompts for running turns
+	windowed    bool          // the runner pauses its agent when the window is full
+	steered     []string      // the lines of the agent that follow a prompt for the running turn; STEER is replaced by its uuid, and PROMPT by its id
 }
 
 func setup(t *testing.T, s script) *stage {
@@ -180,6 +183,8 @@ func (st *stage) take(t *testing.T) turn.Request {
 // attach acts as the runner on one link until it is closed.
 func (st *stage) attach(ctx context.Context, p *memsandbox.Proc, s script) int {
 	st.attaches.Add(1)
+	st.links.Add(1)
+	defer st.links.Add(-1)
 	r := bufio.NewReader(p.Stdin)
 	send := func(m runner.Message) { _ = runner.WriteMessage(p.Stdout, m) } // the worker may have disconnected
 	run, printed, window := "", int64(0), int64(math.MaxInt64)
@@ -202,6 +207,9 @@ func (st *stage) attach(ctx context.Context, p *memsandbox.Proc, s script) int {
 		}
 		switch m := m.(type) {
 		case *runner.Hello:
+			if n := st.hellos.Add(1); s.hello != nil {
+				s.hello(n)
+			}
 			run = m.Run
 			if s.windowed {
 				window = m.From + m.Window
