@@ -244,7 +244,9 @@ func (w *Watch) Flush(ctx context.Context) (*runner.Survey, error) {
 		return nil, ctx.Err()
 	}
 	i := k.open()
+	restore := inParallelIfMany(i)
 	_, err := i.Pass(true, nil)
+	restore()
 	if err == nil {
 		err = report(i, w.send)
 	}

@@ -34,8 +34,8 @@
 // comparison with the manifest needs no second listing. The pass of a seal does so too, unless git
 // may write to the workspace after it.
 //
-// A session waits for these passes, so they read two directories at the same time. Most of their
-// time is the kernel's, which looks up every entry.
+// A session waits for these passes, and for those at the ends of turns, so they read two directories at
+// the same time. Most of their time is the kernel's, which looks up every entry.
 //
 // Every change is reported with a number, in the index's lineage. A worker that reports up to which
 // number it has stored gets all later changes again. If the index does not continue a worker's

@@ -82,6 +82,7 @@ type entry struct {
 
 	hold time.Duration
 	next time.Time
+	pass int // the last one that has found it
 }
 
 // Open reads the index in dir of the workspace root. If it is missing or unreadable, the index is
@@ -119,6 +120,9 @@ func (i *Index) Continues(p workspacefile.Position) bool {
 	}
 	return p.Lineage == i.s.Lineage && p.Seq <= i.s.Seq
 }
+
+// Files returns about how many files the next pass has to look at.
+func (i *Index) Files() int { return len(i.s.Entries) }
 
 // Seq returns the number of the newest reported change.
 func (i *Index) Seq() int64 { return i.s.Seq }
@@ -176,15 +180,16 @@ func newLineage() string {
 }
 
 // Pass compares the workspace with the index and collects the changes for [Index.Report]. watch, if
-// not nil, is called with each directory before it is read. With force, recently changed files are
-// not held back. It reports whether there is anything to report.
+// not nil, is called with each directory before it is read. With force, because a session waits for the
+// pass, recently changed files are not held back, and Listers directories are read at the same time. It
+// reports whether there is anything to report.
 func (i *Index) Pass(force bool, watch func(dir string)) (bool, error) {
-	return i.pass(force, &Scan{root: i.root, limit: i.limit, watch: watch})
+	return i.pass(force, &Scan{root: i.root, limit: i.limit, watch: watch, waited: force})
 }
 
 // List is Pass that also lists everything in the workspace, in the same pass over it. The listing is valid until the next pass.
 func (i *Index) List(force bool, watch func(dir string)) (*Listing, bool, error) {
-	s := &Scan{root: i.root, limit: i.limit, watch: watch, all: newGathering()}
+	s := &Scan{root: i.root, limit: i.limit, watch: watch, all: newGathering(), waited: force}
 	found, err := i.pass(force, s)
 	return s.all.listing(i.root, i.s.Entries), found, err
 }
@@ -202,40 +207,61 @@ func (i *Index) pass(force bool, s *Scan) (bool, error) {
 	}
 	i.todo, i.gone, i.force, i.held = i.todo[:0], map[string]bool{}, force, false
 	live := 0
-	for path, e := range i.s.Entries {
-		now, exists := w.files[path]
-		if !exists && w.bounded.Load() && !e.Deleted {
-			now, exists = i.lookAt(path) // the file may only be beyond the bound of the list
-		}
-		delete(w.files, path)
+	exists := func(path string, e *entry, now stat) {
+		live++
+		e.pass, e.There = i.passes, e.There || first
 		switch {
-		case exists:
-			live++
-			e.There = e.There || first
-			if i.kept && e.same(now) {
-				e.Stat = now // the index need not be written again: it serves as well on the next disk
-				continue
-			}
-			if e.Deleted || !e.Known || e.Racy || now != e.Stat {
-				i.consider(path, e)
-			}
-		case !e.Deleted || !e.Known:
-			i.gone[path] = true
+		case i.kept && e.same(now):
+			e.Stat = now // the index need not be written again: it serves as well on the next disk
+		case e.Deleted || !e.Known || e.Racy || now != e.Stat:
 			i.consider(path, e)
 		}
 	}
-	for path, now := range w.files {
+	type file struct {
+		path string
+		stat stat
+	}
+	var added []file
+	w.each(func(path string, now stat) {
+		switch e := i.s.Entries[path]; {
+		case e == nil:
+			added = append(added, file{path, now})
+		case e.pass != i.passes:
+			exists(path, e, now)
+		}
+	})
+	if live < len(i.s.Entries) {
+		for path, e := range i.s.Entries {
+			if e.pass == i.passes {
+				continue
+			}
+			if w.bounded.Load() && !e.Deleted {
+				if now, ok := i.lookAt(path); ok { // it is only beyond the bound of the list
+					exists(path, e, now)
+					continue
+				}
+			}
+			if !e.Deleted || !e.Known {
+				i.gone[path] = true
+				i.consider(path, e)
+			}
+		}
+	}
+	for _, f := range added {
+		if i.s.Entries[f.path] != nil { // the walk has found it twice
+			continue
+		}
 		if live >= i.limit {
 			w.bounded.Store(true)
 			break
 		}
 		live++
-		e := &entry{}
+		e := &entry{pass: i.passes}
 		if first {
-			e.Stat, e.Initial, e.There = now, i.s.Empty, true
+			e.Stat, e.Initial, e.There = f.stat, i.s.Empty, true
 		}
-		i.s.Entries[path] = e
-		i.consider(path, e)
+		i.s.Entries[f.path] = e
+		i.consider(f.path, e)
 	}
 	i.kept = false
 	if first {

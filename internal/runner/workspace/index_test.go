@@ -478,3 +478,31 @@ func BenchmarkPassOverALargeWorkspace(b *testing.B) {
 		}
 	}
 }
+
+// TestFileFoundTwiceCountsOnce checks this because a file that is renamed during a walk may be found in
+// both places, or twice in a directory that is read.
+func TestFileFoundTwiceCountsOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.write("known", "1")
+	b.attach()
+	b.sync()
+	found := func(names ...string) *Scan {
+		w := &walker{limit: 10}
+		for _, name := range names {
+			info, ok := b.index.lookAt(name)
+			require.True(t, ok)
+			w.content.tracked = append(w.content.tracked, tracked{path: name, stat: info})
+		}
+		return &Scan{found: w}
+	}
+	b.write("known", "22")
+	b.write("new", "3")
+	_, err := b.index.pass(true, found("known", "new", "known", "new"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"known", "new"}, b.index.todo)
+	b.index.limit = 2
+	_, err = b.index.pass(true, found("known", "known", "new"))
+	require.NoError(t, err)
+	require.Zero(t, b.index.s.Bounded)
+}

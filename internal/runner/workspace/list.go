@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -35,14 +34,10 @@ func listTree(ctx context.Context, root string, limit int) ([]treeEntry, error) 
 		return nil, &os.PathError{Op: "open", Path: root, Err: err}
 	}
 	l := &lister{ctx: ctx, limit: int64(limit)}
-	l.others.SetLimit(Listers - 1)
 	var d directory
-	err = l.read(fd, "", 0, &d)
-	if other := l.others.Wait(); err == nil {
-		err = other
-	}
-	if err != nil {
-		return nil, err
+	l.crew.gather(Listers-1, func() { l.read(fd, "", 0, &d) })
+	if err := l.failed.Load(); err != nil {
+		return nil, *err
 	}
 	return d.appendTo(make([]treeEntry, 0, l.count.Load())), nil
 }
@@ -50,8 +45,9 @@ func listTree(ctx context.Context, root string, limit int) ([]treeEntry, error) 
 type lister struct {
 	ctx    context.Context //nolint:containedctx // lives for one call
 	limit  int64
-	count  atomic.Int64   // number of entries
-	others errgroup.Group // reads directories alongside the caller
+	count  atomic.Int64 // number of entries
+	crew   crew
+	failed atomic.Pointer[error] // the first failure, after which no other directory is read
 }
 
 // directory is the content of a directory and of those below it.
@@ -75,9 +71,18 @@ func (d *directory) appendTo(out []treeEntry) []treeEntry {
 }
 
 // read lists the directory fd, and closes it.
-func (l *lister) read(fd int, rel string, depth int, into *directory) error {
+func (l *lister) read(fd int, rel string, depth int, into *directory) {
 	f := os.NewFile(uintptr(fd), rel)
 	defer f.Close() // opened only for reading
+	if l.failed.Load() != nil {
+		return
+	}
+	if err := l.list(fd, f, rel, depth, into); err != nil {
+		l.failed.CompareAndSwap(nil, &err)
+	}
+}
+
+func (l *lister) list(fd int, f *os.File, rel string, depth int, into *directory) error {
 	if depth > maxTreeDepth {
 		return tooMuchError(fmt.Sprintf("deeper than %d directories", maxTreeDepth))
 	}
@@ -113,12 +118,12 @@ func (l *lister) read(fd int, rel string, depth int, into *directory) error {
 		}
 		below := &directory{}
 		into.below = append(into.below, below)
-		read := func() error { return l.read(child, e.path, depth+1, below) }
-		if l.others.TryGo(read) {
-			continue
+		read := func() { l.read(child, e.path, depth+1, below) }
+		if !l.crew.add(read) {
+			read()
 		}
-		if err := read(); err != nil {
-			return err
+		if err := l.failed.Load(); err != nil {
+			return *err
 		}
 	}
 	return nil
@@ -163,7 +168,9 @@ type gathering struct {
 	until   time.Time
 	count   atomic.Int64 // number of entries
 	failed  atomic.Pointer[error]
-	entries []treeEntry // set at the end
+	listed  chan struct{} // closed when the fields below are set; nil before the end
+	entries []treeEntry
+	digest  string // of the entries
 }
 
 func newGathering() *gathering {
@@ -216,19 +223,30 @@ func (g *gathering) add(dir int, name, path string, st *unix.Stat_t, to *directo
 	}
 }
 
-// found ends the collection with the content of the workspace.
+// found ends the collection with the content of the workspace, which must not change. The entries are
+// put together while the caller continues.
 func (g *gathering) found(d *directory) {
-	if g.wanted() {
-		g.entries = d.appendTo(make([]treeEntry, 0, g.count.Load()))
+	if !g.wanted() {
+		return
 	}
+	g.listed = make(chan struct{})
+	go func() {
+		defer close(g.listed)
+		g.entries = d.appendTo(make([]treeEntry, 0, g.count.Load()))
+		g.digest = digestOf(g.entries)
+	}()
 }
 
 // listing returns the entries collected for the workspace root. known are the entries of the index
 // of changes.
 func (g *gathering) listing(root string, known map[string]*entry) *Listing {
-	l := &Listing{root: root, entries: g.entries, known: known}
+	l := &Listing{root: root, known: known}
 	if err := g.failed.Load(); err != nil {
 		l.err = *err
+	}
+	if g.listed != nil {
+		<-g.listed
+		l.entries, l.digest = g.entries, g.digest
 	}
 	return l
 }

@@ -11,16 +11,17 @@ import (
 
 // Scan is what a walk through a workspace finds. It does not need the index.
 type Scan struct {
-	root  string
-	limit int
-	watch func(dir string)
-	all   *gathering // nil if only tracked files are listed
-	found *walker    // nil until the workspace is walked through
+	root   string
+	limit  int
+	watch  func(dir string)
+	all    *gathering // nil if only tracked files are listed
+	waited bool       // a session waits for it
+	found  *walker    // nil until the workspace is walked through
 }
 
 // NewScan lists everything in the workspace root. watch is that of Pass.
 func NewScan(root string, watch func(dir string)) (*Scan, error) {
-	s := &Scan{root: root, limit: workspacefile.MaxWatched, watch: watch, all: newGathering()}
+	s := &Scan{root: root, limit: workspacefile.MaxWatched, watch: watch, all: newGathering(), waited: true}
 	_, err := s.walk()
 	return s, err
 }
@@ -29,9 +30,9 @@ func (s *Scan) walk() (*walker, error) {
 	if s.found != nil {
 		return s.found, nil
 	}
-	w, err := walkAll(s.root, s.limit, s.watch, s.all)
+	w, err := walkAll(s.root, s.limit, s.watch, s.all, s.waited)
 	if errors.Is(err, fs.ErrNotExist) {
-		w, err = &walker{files: map[string]stat{}}, nil
+		w, err = &walker{}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look through the workspace: %w", err)

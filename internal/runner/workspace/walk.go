@@ -10,7 +10,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/overwinter-dev/overwinter/internal/runner/regular"
@@ -43,19 +42,18 @@ func (s stat) racy(now time.Time) bool {
 	return now.UnixNano()-max(s.Modified, s.Changed) < int64(100*time.Millisecond)
 }
 
-// walker lists the files of a workspace. If it lists everything, because a session waits for it, it
-// reads up to Listers directories at the same time.
+// walker lists the files of a workspace.
 type walker struct {
 	limit int
 	dir   func(path string) // called before a directory of tracked files is read, by several goroutines; may be nil
 	root  string
 	all   *gathering // lists everything alongside; nil for none
 
-	files   map[string]stat // at most limit; set at the end of the walk
-	tracked atomic.Int64    // number of files, including those beyond the limit
-	dirs    atomic.Int64    // number of directories of tracked files, including those beyond the limit
-	bounded atomic.Bool     // not everything was listed
-	others  errgroup.Group  // reads directories alongside the caller
+	content directory    // of the workspace
+	tracked atomic.Int64 // number of files, including those beyond the limit
+	dirs    atomic.Int64 // number of directories of tracked files, including those beyond the limit
+	bounded atomic.Bool  // not everything was listed
+	crew    *crew        // reads directories at the same time; nil for a walk that no session waits for
 }
 
 // tracked is a tracked file, or a directory with tracked files.
@@ -67,16 +65,13 @@ type tracked struct {
 
 // walk lists the tracked files below root, as described in the package documentation.
 func walk(root string, limit int, dir func(path string)) (*walker, error) {
-	return walkAll(root, limit, dir, nil)
+	return walkAll(root, limit, dir, nil, false)
 }
 
-// walkAll is walk that also lists everything else, if all is not nil.
-func walkAll(root string, limit int, dir func(path string), all *gathering) (*walker, error) {
+// walkAll is walk that also lists everything else, if all is not nil. With waited set, it reads up to
+// Listers directories at the same time.
+func walkAll(root string, limit int, dir func(path string), all *gathering, waited bool) (*walker, error) {
 	w := &walker{limit: limit, dir: dir, root: root, all: all}
-	w.others.SetLimit(0)
-	if all != nil {
-		w.others.SetLimit(Listers - 1)
-	}
 	if dir != nil {
 		dir(root)
 	}
@@ -84,27 +79,35 @@ func walkAll(root string, limit int, dir func(path string), all *gathering) (*wa
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: root, Err: err}
 	}
-	var d directory
-	w.read(fd, "", nil, false, true, 0, &d)
-	_ = w.others.Wait() // read reports its errors to all
-	w.files = make(map[string]stat, min(int(w.tracked.Load()), limit))
-	w.add(&d)
-	all.found(&d)
+	read := func() { w.read(fd, "", nil, false, true, 0, &w.content) }
+	if waited {
+		w.crew = &crew{}
+		w.crew.gather(Listers-1, read)
+	} else {
+		read()
+	}
+	all.found(&w.content)
 	return w, nil
 }
 
-// add adds the tracked files of a directory, and of those below it, up to the limit. Which files
-// those are does not depend on the goroutines that have read them.
-func (w *walker) add(d *directory) {
+// each calls visit for the tracked files, up to the limit. Which files those are does not depend on the
+// goroutines that have read them. A file that was renamed during the walk may occur twice.
+func (w *walker) each(visit func(path string, st stat)) {
+	left := w.limit
+	w.visit(&w.content, &left, visit)
+}
+
+func (w *walker) visit(d *directory, left *int, visit func(path string, st stat)) {
 	for _, t := range d.tracked {
 		switch {
 		case t.below != nil:
-			w.add(t.below)
-		case len(w.files) >= w.limit:
+			w.visit(t.below, left, visit)
+		case *left == 0:
 			w.bounded.Store(true)
 			return
 		default:
-			w.files[t.path] = t.stat
+			*left--
+			visit(t.path, t.stat)
 		}
 	}
 }
@@ -131,6 +134,12 @@ func (w *walker) read(fd int, rel string, above ignores, inRepository, tracks bo
 		if slices.Contains(names, ".gitignore") {
 			above = append(above, w.rules(fd, rel, ".gitignore"))
 		}
+	}
+	if tracks {
+		into.tracked = make([]tracked, 0, len(names))
+	}
+	if w.all.wanted() {
+		into.entries = make([]treeEntry, 0, len(names))
 	}
 	for _, name := range names {
 		track := tracks && name != ".git" && utf8.ValidString(name)
@@ -181,9 +190,9 @@ func (w *walker) read(fd int, rel string, above ignores, inRepository, tracks bo
 			if track {
 				into.tracked = append(into.tracked, tracked{below: below})
 			}
-			read := func() error { w.read(child, p, above, inRepository, track, depth+1, below); return nil }
-			if !w.others.TryGo(read) {
-				_ = read() // always nil
+			read := func() { w.read(child, p, above, inRepository, track, depth+1, below) }
+			if w.crew == nil || !w.crew.add(read) {
+				read()
 			}
 		}
 	}
