@@ -143,9 +143,6 @@ func (a *attendant) next(ctx context.Context, result *TurnResult) (*run.Start, e
 	for {
 		if due {
 			claimed, err := a.claim(ctx, claim)
-			if claimed.Start == nil {
-				a.abandon()
-			}
 			switch {
 			case err != nil && ctx.Err() != nil && !errors.Is(context.Cause(ctx), errHandOver):
 				return nil, ctx.Err()
@@ -219,7 +216,11 @@ func (a *attendant) claim(ctx context.Context, c run.Claim) (run.Claimed, error)
 func (a *attendant) claimOnce(ctx context.Context, c run.Claim) (run.Claimed, error) {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
-	return a.t.store.RunClaim(ctx, c)
+	claimed, err := a.t.store.RunClaim(ctx, c)
+	if claimed.Start == nil { // if the claim has succeeded nevertheless, its run opens another link
+		a.abandon()
+	}
+	return claimed, err
 }
 
 // leave returns the session to its workflow and reports the pending commands and prompts.
