@@ -181,23 +181,34 @@ func inParallelIfMany(i *workspace.Index) (restore func()) {
 	return inParallel()
 }
 
-// gcPercentOfScan lets the heap grow to five times its size before it is collected: nearly everything
-// that a scan allocates stays in use until its end, 0.5 KiB per file, so that earlier collections would
-// only cost time.
+// gcPercentOfScan lets the heap grow to five times its size before it is collected: most of what a scan
+// allocates stays in use until its end, so that earlier collections would only cost time.
 const gcPercentOfScan = 400
+
+// scans counts the scans in parallel, which change settings of the process.
+var scans struct {
+	sync.Mutex
+	running             int
+	processors, percent int // before the first of them
+}
 
 // inParallel lets a scan that a session waits for read directories in parallel, until restore is
 // called: the runner otherwise uses one processor. It also delays collections of garbage.
 func inParallel() (restore func()) {
-	processors := runtime.GOMAXPROCS(0)
-	if processors >= workspace.Listers {
-		return func() {}
+	scans.Lock()
+	defer scans.Unlock()
+	if scans.running++; scans.running == 1 {
+		scans.processors = runtime.GOMAXPROCS(0)
+		runtime.GOMAXPROCS(max(scans.processors, workspace.Listers))
+		scans.percent = debug.SetGCPercent(gcPercentOfScan)
 	}
-	runtime.GOMAXPROCS(workspace.Listers)
-	percent := debug.SetGCPercent(gcPercentOfScan)
 	return func() {
-		debug.SetGCPercent(percent)
-		runtime.GOMAXPROCS(processors)
+		scans.Lock()
+		defer scans.Unlock()
+		if scans.running--; scans.running == 0 {
+			debug.SetGCPercent(scans.percent)
+			runtime.GOMAXPROCS(scans.processors)
+		}
 	}
 }
 
