@@ -155,14 +155,17 @@ func (w *Workspace) take(
 	} else {
 		i.Begin(p, known)
 	}
-	defer inParallelIfMany(i)()
+	var restore func()
 	var all *workspace.Listing
 	var err error
-	if everything {
+	if everything { // and more than the index has
+		restore = inParallel()
 		all, _, err = i.List(true, watch)
 	} else {
+		restore = inParallelIfMany(i)
 		_, err = i.Pass(true, watch)
 	}
+	restore() // before the worker delays it
 	if err == nil && i.Lineage() != p.Lineage {
 		err = send(&runner.FilesBegun{Lineage: i.Lineage(), Base: i.Base()})
 	}
@@ -236,9 +239,7 @@ func (w *Workspace) Seal(
 		return ErrNotListed
 	}
 	describe = describe && !workspace.HasRepository(w.root)
-	restore := inParallel()
 	i, all, err := w.take(p, known, nil, describe, send)
-	restore()
 	if err != nil {
 		return err
 	}

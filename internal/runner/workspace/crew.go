@@ -42,27 +42,30 @@ func (c *crew) add(read func()) bool {
 
 // work reads directories until no member reads one and none waits.
 func (c *crew) work() {
+	for read := c.next(); read != nil; read = c.next() {
+		read()
+	}
+}
+
+// next returns what a member that reads nothing must call next; nil if there will be nothing more.
+func (c *crew) next() func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for {
-		if n := len(c.waiting); n > 0 {
-			read := c.waiting[n-1]
-			c.waiting = c.waiting[:n-1]
-			c.mu.Unlock()
-			read()
-			c.mu.Lock()
-			continue
-		}
+	if len(c.waiting) == 0 {
 		if c.reading--; c.reading == 0 {
 			c.changed.Broadcast()
-			return
+			return nil
 		}
 		for len(c.waiting) == 0 && c.reading > 0 {
 			c.changed.Wait()
 		}
 		if len(c.waiting) == 0 {
-			return
+			return nil
 		}
 		c.reading++
 	}
+	last := len(c.waiting) - 1
+	read := c.waiting[last]
+	c.waiting = c.waiting[:last]
+	return read
 }

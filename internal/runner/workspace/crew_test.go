@@ -53,6 +53,15 @@ func TestNoMemberOfCrewIsIdle(t *testing.T) {
 	})
 }
 
+// TestCrewDoesNotHidePanic checks that the caller sees what a read panics with.
+func TestCrewDoesNotHidePanic(t *testing.T) {
+	t.Parallel()
+	var c crew
+	require.PanicsWithValue(t, "unreadable", func() {
+		c.gather(0, func() { c.add(func() { panic("unreadable") }) })
+	})
+}
+
 // TestCrewBoundsWaitingDirectories checks this because each has an open file.
 func TestCrewBoundsWaitingDirectories(t *testing.T) {
 	t.Parallel()

@@ -184,7 +184,8 @@ func newLineage() string {
 // pass, recently changed files are not held back, and Listers directories are read at the same time. It
 // reports whether there is anything to report.
 func (i *Index) Pass(force bool, watch func(dir string)) (bool, error) {
-	return i.pass(force, &Scan{root: i.root, limit: i.limit, watch: watch, waited: force})
+	waited := force && i.s.Bounded == 0 // beyond a bound, two readers would have to walk twice
+	return i.pass(force, &Scan{root: i.root, limit: i.limit, watch: watch, waited: waited})
 }
 
 // List is Pass that also lists everything in the workspace, in the same pass over it. The listing is valid until the next pass.

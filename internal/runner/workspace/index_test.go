@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -505,4 +506,65 @@ func TestFileFoundTwiceCountsOnce(t *testing.T) {
 	_, err = b.index.pass(true, found("known", "known", "new"))
 	require.NoError(t, err)
 	require.Zero(t, b.index.s.Bounded)
+}
+
+// TestOrderOfReadersChangesNoTrackedFile checks that a pass tracks the files that come first in the order of
+// their names, although a reader of a later directory has found others first.
+func TestOrderOfReadersChangesNoTrackedFile(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	for _, name := range []string{"a/dir/", "a/x1", "a/x2", "b/1", "b/2", "b/dir/"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(root, filepath.Dir(name)), 0o700))
+		if filepath.Base(name) != "dir" {
+			require.NoError(t, os.WriteFile(filepath.Join(root, name), nil, 0o600))
+		}
+	}
+	for name, pass := range map[string]func(*Index, func(string)) error{
+		"tracked files": func(i *Index, dir func(string)) error { _, err := i.Pass(true, dir); return err },
+		"everything":    func(i *Index, dir func(string)) error { _, _, err := i.List(true, dir); return err },
+	} {
+		i := Open(root, t.TempDir())
+		i.limit = 3
+		i.Begin(workspacefile.Position{Session: "ses_1"}, nil)
+		found := make(chan struct{})
+		foundAll := sync.OnceFunc(func() { close(found) })
+		require.NoError(t, pass(i, func(dir string) {
+			switch dir {
+			case filepath.Join(root, "a/dir"): // before the files of a
+				select {
+				case <-found:
+				case <-time.After(10 * time.Second):
+					t.Error("there is one reader only")
+				}
+			case filepath.Join(root, "b/dir"): // after the files of b
+				foundAll()
+			}
+		}), name)
+		require.Equal(t, []string{"a/x1", "a/x2", "b/1"}, i.todo, name)
+		require.EqualValues(t, -1, i.s.Bounded, name)
+	}
+}
+
+// TestScanOfMissingWorkspaceHasDigest checks that a workspace that was removed is not one that could not be
+// listed.
+func TestScanOfMissingWorkspaceHasDigest(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join(t.TempDir(), "missing")
+	want := List(t.Context(), root).Digest()
+	require.NotEmpty(t, want)
+	s, err := NewScan(root, nil)
+	require.NoError(t, err)
+	require.Equal(t, want, s.Digest())
+	all, _, err := Open(root, t.TempDir()).List(true, nil)
+	require.NoError(t, err)
+	require.Equal(t, want, all.Digest())
+}
+
+// TestGatheringEndsOnce checks this because a workspace may be removed after it was listed.
+func TestGatheringEndsOnce(t *testing.T) {
+	t.Parallel()
+	all := newGathering()
+	all.found(&directory{entries: []treeEntry{{path: "a"}}})
+	all.found(&directory{})
+	require.Equal(t, []treeEntry{{path: "a"}}, all.listing("", nil).entries)
 }

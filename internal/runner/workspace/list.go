@@ -224,9 +224,9 @@ func (g *gathering) add(dir int, name, path string, st *unix.Stat_t, to *directo
 }
 
 // found ends the collection with the content of the workspace, which must not change. The entries are
-// put together while the caller continues.
+// put together while the caller continues. Only the first call counts.
 func (g *gathering) found(d *directory) {
-	if !g.wanted() {
+	if !g.wanted() || g.listed != nil {
 		return
 	}
 	g.listed = make(chan struct{})

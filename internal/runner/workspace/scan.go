@@ -33,6 +33,7 @@ func (s *Scan) walk() (*walker, error) {
 	w, err := walkAll(s.root, s.limit, s.watch, s.all, s.waited)
 	if errors.Is(err, fs.ErrNotExist) {
 		w, err = &walker{}, nil
+		s.all.found(&w.content)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look through the workspace: %w", err)

@@ -53,7 +53,7 @@ type walker struct {
 	tracked atomic.Int64 // number of files, including those beyond the limit
 	dirs    atomic.Int64 // number of directories of tracked files, including those beyond the limit
 	bounded atomic.Bool  // not everything was listed
-	crew    *crew        // reads directories at the same time; nil for a walk that no session waits for
+	crew    *crew        // reads directories at the same time; nil for one reader
 }
 
 // tracked is a tracked file, or a directory with tracked files.
@@ -69,8 +69,20 @@ func walk(root string, limit int, dir func(path string)) (*walker, error) {
 }
 
 // walkAll is walk that also lists everything else, if all is not nil. With waited set, it reads up to
-// Listers directories at the same time.
+// Listers directories at the same time, unless that could change which files are tracked.
 func walkAll(root string, limit int, dir func(path string), all *gathering, waited bool) (*walker, error) {
+	w, err := walkOnce(root, limit, dir, all, waited)
+	if err != nil {
+		return nil, err
+	}
+	all.found(&w.content)
+	if waited && w.beyond() {
+		return walkOnce(root, limit, dir, nil, false)
+	}
+	return w, nil
+}
+
+func walkOnce(root string, limit int, dir func(path string), all *gathering, waited bool) (*walker, error) {
 	w := &walker{limit: limit, dir: dir, root: root, all: all}
 	if dir != nil {
 		dir(root)
@@ -86,12 +98,16 @@ func walkAll(root string, limit int, dir func(path string), all *gathering, wait
 	} else {
 		read()
 	}
-	all.found(&w.content)
 	return w, nil
 }
 
-// each calls visit for the tracked files, up to the limit. Which files those are does not depend on the
-// goroutines that have read them. A file that was renamed during the walk may occur twice.
+// beyond reports whether which files were listed depends on the order in which directories were read,
+// because a bound of the whole workspace was exceeded.
+func (w *walker) beyond() bool {
+	return w.dirs.Load() > maxDirs || w.tracked.Load() > int64(w.limit) && !w.all.wanted()
+}
+
+// each calls visit for the tracked files, up to the limit. A file that was renamed during the walk may occur twice.
 func (w *walker) each(visit func(path string, st stat)) {
 	left := w.limit
 	w.visit(&w.content, &left, visit)
