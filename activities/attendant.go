@@ -203,11 +203,20 @@ func (a *attendant) claim(ctx context.Context, c run.Claim) (run.Claimed, error)
 	for {
 		claimed, err := a.claimOnce(byWorkflow, c)
 		if err == nil || failure.CodeOf(err) != failure.Unavailable {
+			if claimed.Start == nil {
+				a.abandon()
+			}
 			return claimed, err
+		}
+		// The link occupies the runner, and the repeated claim can do without it. A hello that is on its way
+		// stays, because it would displace another link of the same attempt.
+		if a.greeting.Answered() {
+			a.abandon()
 		}
 		select {
 		case <-time.After(claimPause):
 		case <-ctx.Done():
+			a.abandon()
 			return run.Claimed{}, err
 		}
 	}
@@ -216,11 +225,7 @@ func (a *attendant) claim(ctx context.Context, c run.Claim) (run.Claimed, error)
 func (a *attendant) claimOnce(ctx context.Context, c run.Claim) (run.Claimed, error) {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
-	claimed, err := a.t.store.RunClaim(ctx, c)
-	if claimed.Start == nil { // if the claim has succeeded nevertheless, its run opens another link
-		a.abandon()
-	}
-	return claimed, err
+	return a.t.store.RunClaim(ctx, c)
 }
 
 // leave returns the session to its workflow and reports the pending commands and prompts.

@@ -450,6 +450,8 @@ func TestClaimIsRepeatedAfterLostResponse(t *testing.T) {
 // losingClaims loses the answers to the first claims that are granted.
 type losingClaims struct {
 	activities.Store
+	before, after func() // called before and after the lost claims. Default: they are not called.
+
 	mu   sync.Mutex
 	lost int
 }
@@ -457,6 +459,12 @@ type losingClaims struct {
 func (l *losingClaims) left() int { l.mu.Lock(); defer l.mu.Unlock(); return 2 - l.lost }
 
 func (l *losingClaims) RunClaim(ctx context.Context, c run.Claim) (run.Claimed, error) {
+	if l.before != nil && l.left() > 0 {
+		l.before()
+	}
+	if l.after != nil && l.left() == 0 {
+		l.after()
+	}
 	claimed, err := l.Store.RunClaim(ctx, c)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -465,6 +473,26 @@ func (l *losingClaims) RunClaim(ctx context.Context, c run.Claim) (run.Claimed, 
 		return run.Claimed{}, &failure.Error{Code: failure.Unavailable, Message: "the database is not available"}
 	}
 	return claimed, err
+}
+
+// TestUnansweredGreetingStaysWhileClaimIsRepeated freezes the runner from the first claim of a prompt, whose
+// response is lost, until the second one. The greeting may still arrive, and would break another link of the
+// same attempt, so the attempt uses the greeted one.
+func TestUnansweredGreetingStaysWhileClaimIsRepeated(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	b.attended(t, nil)
+	signal := func(name string) {
+		b.shell(t, ready.SandboxID, `for p in /proc/[0-9]*; do tr '\0' ' ' < $p/cmdline 2>/dev/null | grep -q '[r]unner serve' && kill -`+name+` ${p#/proc/}; done; true`)
+	}
+	losing := &losingClaims{Store: b.steps.Store, before: func() { signal("STOP") }, after: func() { signal("CONT") }}
+	losing.lost = 1 // one is left
+	b.steps.Store = losing
+	b.begin(t, b.attendedClaim(t, ready, "the first"))
+	b.ranOnce(t, b.submit(t, "the second"), "the second")
+	require.Zero(t, losing.left())
+	require.Equal(t, 1, b.attaches())
 }
 
 // TestAttendedTurnIsHandedOver stops the worker during an attended turn. The workflow finds the run

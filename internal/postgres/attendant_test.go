@@ -69,6 +69,8 @@ func TestAttendantClaimsPromptsInOrder(t *testing.T) {
 	require.Equal(t, []string{"turn_start", "prompt", "queue"}, b.types(t, before))
 	again, err := b.RunClaim(b.ctx, claim)
 	require.NoError(t, err)
+	require.False(t, again.Start.SecretsMark.At.Before(claimed.Start.SecretsMark.At))
+	again.Start.SecretsMark.At = claimed.Start.SecretsMark.At // it was read again
 	require.Equal(t, claimed, again)
 	require.Equal(t, before+3, b.position(t))
 

@@ -40,7 +40,7 @@ func (noRow) Scan(...any) error { return errPipelineReads }
 // send executes the queued queries in order, and returns the first error.
 func (p *pipeline) send(ctx context.Context, conn *pgx.Conn) error {
 	results := conn.SendBatch(ctx, &p.batch)
-	if p.sent != nil {
+	if p.sent != nil && !conn.IsClosed() {
 		p.sent()
 	}
 	return results.Close()
@@ -56,6 +56,9 @@ type lookups struct {
 // errCollected is returned by a query that is only collected.
 var errCollected = errors.New("the query is not sent yet")
 
+// collecting reports whether the queries have not been sent yet.
+func (l *lookups) collecting() bool { return l.rows == nil }
+
 // Exec implements the interface of the generated code and always fails.
 func (l *lookups) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
 	return pgconn.CommandTag{}, errors.New("lookups change nothing")
@@ -63,7 +66,7 @@ func (l *lookups) Exec(context.Context, string, ...any) (pgconn.CommandTag, erro
 
 // Query collects the query, or returns the rows of the next one in order.
 func (l *lookups) Query(_ context.Context, sql string, args ...any) (pgx.Rows, error) {
-	if l.rows == nil {
+	if l.collecting() {
 		l.batch.Queue(sql, args...)
 		return nil, errCollected
 	}
@@ -72,7 +75,7 @@ func (l *lookups) Query(_ context.Context, sql string, args ...any) (pgx.Rows, e
 
 // QueryRow is Query for one row.
 func (l *lookups) QueryRow(_ context.Context, sql string, args ...any) pgx.Row {
-	if l.rows == nil {
+	if l.collecting() {
 		l.batch.Queue(sql, args...)
 		return collectedRow{}
 	}

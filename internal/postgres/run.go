@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/run"
@@ -33,7 +34,10 @@ func (o *surroundings) read(ctx context.Context, q *dbsqlc.Queries, in *lookups,
 	var rowErr, transcriptsErr, markErr error
 	o.RunSurroundingsRow, rowErr = q.RunSurroundings(ctx, in, &dbsqlc.RunSurroundingsParams{SessionID: sessionID, ID: runID, Generation: generation})
 	o.transcripts, transcriptsErr = transcriptPositions(ctx, q, in, sessionID)
-	o.secretsMark, markErr = q.SecretsMark(ctx, in)
+	if in.collecting() {
+		o.secretsMark.At = time.Now()
+	}
+	o.secretsMark.Value, markErr = q.SecretsMark(ctx, in)
 	return cmp.Or(rowErr, transcriptsErr, markErr)
 }
 

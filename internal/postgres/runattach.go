@@ -129,14 +129,14 @@ func (s *sessionTx) runStart(ctx context.Context, claim dbsqlc.Run) (run.Start, 
 type surroundings struct {
 	dbsqlc.RunSurroundingsRow
 	transcripts []transcript.Position
-	secretsMark string
+	secretsMark run.SecretsMark
 }
 
 // startOf combines a run with its surroundings.
 func (s *sessionTx) startOf(ctx context.Context, claim dbsqlc.Run, prompt dbsqlc.Prompt, of surroundings) (start run.Start, err error) {
 	start = run.Start{
 		Run: runOf(claim), Generation: s.row.Generation, Prompt: promptOf(prompt), SandboxID: of.SandboxID, Resume: of.Reached,
-		Transcripts: of.transcripts, SecretsMark: &of.secretsMark,
+		Transcripts: of.transcripts, SecretsMark: of.secretsMark,
 		Files: workspacefile.Position{Session: s.row.ID, Lineage: of.Lineage, Seq: of.Seq, Base: of.Base, DiffKey: of.DiffKey},
 	}
 	if start.Receipt, err = receiptOf(of.Receipt); err != nil {

@@ -115,9 +115,14 @@ type Start struct {
 	Transcripts []transcript.Position
 	// Files is the position of the newest stored change of the workspace.
 	Files workspacefile.Position
-	// SecretsMark is the mark of the stored secrets when the start was read, see [secret.WithMark]; nil if
-	// it is unknown.
-	SecretsMark *string
+	// SecretsMark is the mark of the stored secrets, which was read with the start.
+	SecretsMark SecretsMark
+}
+
+// SecretsMark is a mark of the stored secrets, see [secret.WithMark].
+type SecretsMark struct {
+	Value string
+	At    time.Time // before it was read; zero if it is unknown
 }
 
 // Ending is the end of a run, as observed by its worker, or by the workflow instead.

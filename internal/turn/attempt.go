@@ -41,7 +41,6 @@ type attempt struct {
 	token   string
 	adapter agent.Adapter
 	*convert
-	began    time.Time                // after the start was read
 	remasked time.Time                // when the stored secrets were read last
 	prepared *prepared                // nil before deliver prepares
 	asked    []string                 // names of the secrets that were requested for the agent
@@ -99,7 +98,7 @@ func (x *Executor) newAttempt(ctx context.Context, in Request, progress Progress
 	a := &attempt{
 		Executor: x, in: in, start: start, token: in.Token, progress: progress, adapter: adapter, convert: resumed, end: end,
 		sandbox: x.Sandbox.Open(in.SandboxID), frame: start.Run.LastFrame, answeredTo: start.Run.LastFrame,
-		mayHaveDelivered: start.Run.Attempt > 1, began: time.Now(), lastActive: time.Now(),
+		mayHaveDelivered: start.Run.Attempt > 1, lastActive: time.Now(),
 		permissions: permissionsOf(start),
 		files:       runner.NewFileGatherer(start.Files, in.Generation),
 	}
@@ -338,10 +337,10 @@ const markFresh = time.Second
 // withMark returns a context that has the mark of the stored secrets if that was read just now, so that a
 // prompt does not wait for another read.
 func (a *attempt) withMark(ctx context.Context) context.Context {
-	if a.start.SecretsMark == nil || time.Since(a.began) > markFresh {
-		return ctx
+	if mark := a.start.SecretsMark; time.Since(mark.At) <= markFresh {
+		return secret.WithMark(ctx, mark.Value)
 	}
-	return secret.WithMark(ctx, *a.start.SecretsMark)
+	return ctx
 }
 
 // prompt writes the profile into the sandbox and returns the message that starts the run.
@@ -378,8 +377,8 @@ func (a *attempt) prompt(ctx context.Context) (runner.Start, error) {
 	if err := a.bind(ctx, secrets, launch.Env); err != nil {
 		return runner.Start{}, err
 	}
-	// The agent may print its input at once, and a secret may have been stored since this attempt
-	// began.
+	// The agent may print its input at once, and a secret may have been stored since the masker was
+	// made.
 	if err := a.remask(ctx); err != nil {
 		return runner.Start{}, err
 	}

@@ -11,6 +11,7 @@
 //	attempt    one attempt: attach, deliver, follow, flush          question   questions of the agent, and the answers
 //	link       bounded read-ahead of an open link                   files      changes of the workspace
 //	links      links kept open between turns                        launch     how the agent is started; bind: where its keys go
+//	greeting   the hello that is sent while the claim of a run is being committed
 //	pace       the window of frames that an agent may print ahead
 //	convert    events of frames: translator, mask, limiter          suspicion  frames that may have ended a worker
 //	batch      frames that are committed together                   settle     the end of a run that no worker can end

@@ -29,8 +29,9 @@ func (x *Executor) Greet(ctx context.Context, in Request) *Greeting {
 	g := &Greeting{cancel: cancel, answered: make(chan struct{})}
 	go func() {
 		defer close(g.answered)
-		if g.hello, g.err = x.hello(ctx, in, in.Start.Run.LastFrame); g.err != nil {
-			return
+		var err error
+		if g.hello, err = x.hello(ctx, in, in.Start.Run.LastFrame); err != nil {
+			return // the attempt tries it again
 		}
 		if kept := x.Links.take(ctx, in.SandboxID); kept != nil {
 			if g.err = x.reattach(ctx, kept, g.hello); g.err == nil {
@@ -39,6 +40,20 @@ func (x *Executor) Greet(ctx context.Context, in Request) *Greeting {
 		}
 	}()
 	return g
+}
+
+// Answered reports whether no hello is on its way: the runner has answered it, or none was sent. It returns
+// true for nil.
+func (g *Greeting) Answered() bool {
+	if g == nil {
+		return true
+	}
+	select {
+	case <-g.answered:
+		return g.err == nil
+	default:
+		return false
+	}
 }
 
 // Abandon closes the link unless an attempt has taken it. It may be called more than once, and for nil.

@@ -1,6 +1,8 @@
 package turn_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -84,8 +86,10 @@ func TestGreetingEndsWithItsOwner(t *testing.T) {
 	in := st.take(t)
 	in.Greeting = st.executor.Greet(t.Context(), in)
 	require.Eventually(t, func() bool { return st.hellos.Load() == 2 }, waitLimit, time.Millisecond)
+	require.False(t, in.Greeting.Answered())
 	in.Greeting.Abandon()
 	in.Greeting.Abandon()
+	require.False(t, in.Greeting.Answered())
 	_, err = st.executor.Run(t.Context(), in, &progress{})
 	require.ErrorContains(t, err, "context canceled", "a hello may be on its way")
 }
@@ -97,10 +101,28 @@ func TestUnusedGreetingIsClosed(t *testing.T) {
 	_, err := st.executor.Run(t.Context(), st.take(t), &progress{})
 	require.NoError(t, err)
 	in := st.take(t)
+	require.True(t, in.Greeting.Answered(), "there is none")
 	in.Greeting = st.executor.Greet(t.Context(), in)
-	require.Eventually(t, func() bool { return st.hellos.Load() == 2 }, waitLimit, time.Millisecond)
+	require.Eventually(t, in.Greeting.Answered, waitLimit, time.Millisecond)
 	in.Start.Agent = "unknown"
 	_, err = st.executor.Run(t.Context(), in, &progress{})
 	require.Error(t, err)
 	require.Eventually(t, func() bool { return st.links.Load() == 0 }, waitLimit, time.Millisecond)
+}
+
+// TestGreetingWithoutTokenHidesNoLink checks that an attempt that can open its link does so, although its
+// greeting could not be sent.
+func TestGreetingWithoutTokenHidesNoLink(t *testing.T) {
+	t.Parallel()
+	st := setup(t, script{frames: []string{says("one"), endsTurn}})
+	_, err := st.executor.Run(t.Context(), st.take(t), &progress{})
+	require.NoError(t, err)
+	in := st.take(t)
+	token := st.executor.Token
+	st.executor.Token = func(context.Context, string, int64) (string, error) { return "", errors.New("no answer") }
+	in.Greeting = st.executor.Greet(t.Context(), in)
+	require.Eventually(t, in.Greeting.Answered, waitLimit, time.Millisecond)
+	st.executor.Token = token
+	_, err = st.executor.Run(t.Context(), in, &progress{})
+	require.NoError(t, err)
 }

@@ -160,7 +160,8 @@ func (m *masking) shown(q question.Asked) *question.Asked {
 	return &masked
 }
 
-// masker returns the masker for the secrets that are stored now.
+// masker returns the masker for the secrets that are stored now, or were when the mark of the context was
+// read.
 func (x *Executor) masker(ctx context.Context) (*secret.Masker, error) {
 	masker, err := x.Masks.Masker(ctx)
 	if err != nil {
@@ -169,7 +170,7 @@ func (x *Executor) masker(ctx context.Context) (*secret.Masker, error) {
 	return masker, nil
 }
 
-// remask updates the turn's masker to the secrets that are stored now.
+// remask updates the turn's masker like masker.
 func (a *attempt) remask(ctx context.Context) error {
 	masker, err := a.masker(ctx)
 	if err != nil {

@@ -238,13 +238,13 @@ func (q *Queries) SecretsList(ctx context.Context, db DBTX) ([]SecretsListRow, e
 
 const secretsMark = `-- name: SecretsMark :one
 SELECT concat(
-    (SELECT md5(string_agg(s.name || ' ' || s.xmin::text, ',' ORDER BY s.name)) FROM secrets s),
+    (SELECT md5(string_agg(s.name || ' ' || s.xmin::text || ' ' || s.updated_at::text, ',' ORDER BY s.name)) FROM secrets s),
     (SELECT ' ' || max(r.id)::text || ' ' || sum(r.xmin::text::bigint)::text FROM replaced_secrets r)
 )::text
 `
 
 // SecretsMark returns a value that changes with every change of a row: xmin is the transaction that
-// wrote it.
+// wrote it. A row of another database may have the same xmin: updated_at tells them apart after a restore.
 func (q *Queries) SecretsMark(ctx context.Context, db DBTX) (string, error) {
 	row := db.QueryRow(ctx, secretsMark)
 	var column_1 string
