@@ -193,7 +193,7 @@ func (b *harness) counted(t *testing.T, condition string) *pgx.Conn {
 // totalReads returns what connections of reads have read.
 func (b *harness) totalReads(t *testing.T) map[string]int64 {
 	t.Helper()
-	conn := b.counted(t, "application_name = 'long session'")
+	conn := b.counted(t, "application_name LIKE 'long session%'") // also the one for notifications
 	defer conn.Close(b.ctx)
 	rows, err := conn.Query(b.ctx, "SELECT indexrelname, idx_tup_read FROM pg_stat_user_indexes UNION ALL SELECT relname, seq_tup_read FROM pg_stat_user_tables")
 	require.NoError(t, err)
