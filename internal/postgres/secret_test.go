@@ -3,10 +3,12 @@ package postgres_test
 import (
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -90,4 +92,26 @@ func TestReplacedSecretsAreKeptWithinBounds(t *testing.T) {
 	mark, err := db.SecretsMark(ctx)
 	require.NoError(t, err)
 	require.NotEmpty(t, mark, "a process that starts now masks them too")
+}
+
+// TestMarkTellsRowsOfOneTransactionApart checks this because a restored database may have a transaction with
+// the number of another one.
+func TestMarkTellsRowsOfOneTransactionApart(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	conn, err := pgx.Connect(ctx, postgrestest.URL(t))
+	require.NoError(t, err)
+	defer conn.Close(ctx)
+	tx, err := conn.Begin(ctx)
+	require.NoError(t, err)
+	marks := map[string]bool{}
+	for i := range 3 {
+		_, err := tx.Exec(ctx, `INSERT INTO secrets (name, sealed, updated_at) VALUES ('A', '', now() + make_interval(secs => $1))
+			ON CONFLICT (name) DO UPDATE SET updated_at = excluded.updated_at`, i)
+		require.NoError(t, err)
+		mark, err := dbsqlc.New().SecretsMark(ctx, tx)
+		require.NoError(t, err)
+		marks[mark] = true
+	}
+	require.Len(t, marks, 3)
 }
