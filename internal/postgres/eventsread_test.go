@@ -142,15 +142,114 @@ func TestRowsOfPageInAnotherOrderAreRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const (
-		bounds = "SELECT 1::bigint, 5::bigint, 1::bigint, 0, 0, now(), ''::text, NULL::text"
-		name   = "SELECT 1, -1, 0, 3, 0, now(), 'run_1', NULL"
-		event  = "SELECT 1, -1, 5, 3, 1, now(), 'text_delta', '{}'"
+		bounds = "SELECT 1::bigint, 5::bigint, 1::bigint, 0, 0, now(), ''::text, NULL::text, NULL::bytea"
+		name   = "SELECT 1, -1, 0, 3, 0, now(), 'run_1', NULL, NULL"
+		event  = "SELECT 1, -1, 5, 3, 1, now(), 'text_delta', '{}', NULL"
+		packed = "SELECT 1, -1, 5, 0, 0, now(), 'text_delta', '{}', " + onePacked
 	)
 	for order, want := range map[string]error{
-		bounds + " UNION ALL " + name + " UNION ALL " + event: nil,
-		bounds + " UNION ALL " + event + " UNION ALL " + name: postgres.ErrRowOrder,
+		bounds + " UNION ALL " + name + " UNION ALL " + event:  nil,
+		bounds + " UNION ALL " + event + " UNION ALL " + name:  postgres.ErrRowOrder,
+		bounds + " UNION ALL " + name + " UNION ALL " + packed: nil,
+		bounds + " UNION ALL " + packed + " UNION ALL " + name: postgres.ErrRowOrder,
 	} {
 		page := eventlog.NewPage(&eventlog.Format{}, b.id, 4)
 		require.ErrorIs(t, b.FillPages(b.ctx, order, page), want)
+	}
+}
+
+// onePacked is one event of run 3 and the main conversation, with a type of 10 bytes and data of 2.
+const onePacked = `'\x00000003000250020000000000000000'::bytea`
+
+// TestPackedEventsOfOtherLengthsAreRefused checks that they cause an error instead of events with the data of
+// others.
+func TestPackedEventsOfOtherLengthsAreRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for row, want := range map[string]error{
+		"'text_delta', '{}', " + onePacked:                 nil,
+		"'text_delta', '{}{}', " + onePacked:               postgres.ErrPacked,
+		"'text_delta', '{', " + onePacked:                  postgres.ErrPacked,
+		"'text_deltas', '{}', " + onePacked:                postgres.ErrPacked,
+		"'text', '{}', " + onePacked:                       postgres.ErrPacked,
+		"'text_delta', '{}', " + onePacked + " || '\\x00'": postgres.ErrPacked,
+		"'text_delta', '{}', ''::bytea":                    postgres.ErrPacked,
+	} {
+		page := eventlog.NewPage(&eventlog.Format{}, b.id, 4)
+		require.ErrorIs(t, b.FillPages(b.ctx, "SELECT 1::bigint, -1::bigint, 5::bigint, 0, 0, now(), "+row, page), want, row)
+	}
+}
+
+// TestPackedPagesHaveEventsAsStored reads logs whose pages can be packed, and logs with an event that prevents that, in
+// pages of several sizes.
+func TestPackedPagesHaveEventsAsStored(t *testing.T) {
+	t.Parallel()
+	const (
+		most     = 2047 // bytes of data that can be packed
+		mostType = 63
+		lastConv = 32767
+		position = 100 // of the special event
+	)
+	for name, c := range map[string]struct {
+		set    string // what distinguishes the event
+		packed bool
+	}{
+		"no other event":                     {"seq = seq", true},
+		"longest data":                       {fmt.Sprintf(`data = '"' || repeat('ä', %d) || '"'`, (most-2)/2), true},
+		"longer data":                        {fmt.Sprintf(`data = '"' || repeat('a', %d) || '"'`, most-1), false},
+		"data out of line":                   {`data = '"' || repeat('a', 100000) || '"'`, false},
+		"longest type":                       {fmt.Sprintf("type = repeat('t', %d)", mostType), true},
+		"longer type":                        {fmt.Sprintf("type = repeat('t', %d)", mostType+1), false},
+		"last conversation":                  {fmt.Sprintf("conversation_no = %d", lastConv), true},
+		"later conversation":                 {fmt.Sprintf("conversation_no = %d", lastConv+1), false},
+		"without run and conversation":       {"run_no = 0, conversation_no = 0", true},
+		"before the epoch of Postgres":       {"at = '1969-12-31 23:59:59.999999Z'", true},
+		"far in the future":                  {"at = '9999-12-31 23:59:59.999999Z'", true},
+		"dropped":                            {"session_no = -session_no", false},
+		"line breaks and control characters": {`data = E'{\n\t"a":\x01\r}'`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.sql(t, `WITH s AS (UPDATE sessions SET last_seq = last_seq + 200 WHERE id = $1 RETURNING no, last_seq), c AS (
+				INSERT INTO event_conversations (session_no, no, id) SELECT s.no, n, 'toolu_' || n FROM s, unnest('{2, 3, 32767, 32768}'::int[]) n)
+				INSERT INTO event_log (session_no, seq, at, run_no, conversation_no, type, data)
+				SELECT s.no, s.last_seq - 200 + n, now() + n * interval '1ms', 0, n % 4, repeat('x', n % 3 + 1), '{"n":' || n || ',"s":"' || repeat('ß', n % 7) || '"}'
+				FROM s, generate_series(1, 200) n`, b.id)
+			b.sql(t, `UPDATE event_log SET `+c.set+` WHERE session_no = (SELECT no FROM sessions WHERE id = $1) AND seq = $2`, b.id, position)
+			conn, err := pgx.Connect(b.ctx, b.url)
+			require.NoError(t, err)
+			defer conn.Close(b.ctx)
+			rows, err := conn.Query(b.ctx, `SELECT e.seq || ' ' || to_char(e.at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') || ' ' || e.type || ' ' ||
+				coalesce(c.id, CASE e.conversation_no WHEN 1 THEN 'main' ELSE '' END) || ' ' || e.data
+				FROM event_log e LEFT JOIN event_conversations c ON c.session_no = e.session_no AND c.no = e.conversation_no
+				WHERE e.session_no = (SELECT no FROM sessions WHERE id = $1) ORDER BY e.seq`, b.id)
+			require.NoError(t, err)
+			want, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			require.NoError(t, err)
+			read := func(e *eventlog.Event) string {
+				return fmt.Sprintf("%d %s %s %s %s", e.Seq, e.At.Format("2006-01-02 15:04:05.000000"), e.Type, e.ConversationID, e.Data)
+			}
+			for _, limit := range []int{1, 7, 100, 1000} {
+				var got []string
+				for after := int64(0); len(got) < len(want); {
+					page, err := b.EventsPage(b.ctx, b.id, after, limit)
+					require.NoError(t, err)
+					require.NotEmpty(t, page)
+					for _, e := range page {
+						got = append(got, read(&e))
+						after = e.Seq
+					}
+				}
+				require.Equal(t, want, got, "pages of %d", limit)
+			}
+			n, err := b.EventRows(b.ctx, b.id, 1000)
+			require.NoError(t, err)
+			if c.packed {
+				require.Equal(t, 1, n, "rows with events")
+			} else {
+				require.Len(t, want, n, "rows with events")
+			}
+		})
 	}
 }

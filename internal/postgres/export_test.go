@@ -19,7 +19,25 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/listing"
 )
 
-var ErrRowOrder = errRowOrder
+var (
+	ErrRowOrder = errRowOrder
+	ErrPacked   = errPacked
+)
+
+// EventRows returns how many rows with events a page of a session has, of at most limit events.
+func (db *DB) EventRows(ctx context.Context, sessionID string, limit int) (n int, err error) {
+	rows, err := db.pool.Query(ctx, eventsRead, []string{sessionID}, []int64{0}, []int64{1 << 62}, []int32{int32(limit)}, []int64{eventlog.PageBytes})
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if values := rows.RawValues(); values[7] != nil { // data
+			n++
+		}
+	}
+	return n, rows.Err()
+}
 
 // FillPages fills a page with the rows of a statement.
 func (db *DB) FillPages(ctx context.Context, statement string, page *eventlog.Page) error {

@@ -22,37 +22,48 @@ import (
 // data reaches its bound in bytes.
 //
 // An event costs little more than its index lookup, so that a reader catches up at the speed of the
-// network. Its row has the numbers of its run and conversation, whose ids are in separate rows
-// before those of the events: a join per event would double the time. A running sum of sizes would
+// network. The numbers of its run and conversation stand for ids that are in separate rows
+// before the events: a join per event would double the time. The events of most pages are one row,
+// see packedEvents: a row per event takes half as long again. Aggregates get the rows of a sorted
+// subquery in its order. Other pages have a row per event. A running sum of sizes would
 // cost even more, so it is computed only for a page that ends because of its bytes. Postgres
 // executes the parts of a UNION ALL in order, and not in parallel if they read a CTE.
 const eventsRead = `
 WITH w AS MATERIALIZED (
-    SELECT w.page, w.after, w.through, w.bytes, s.no, s.id, s.first_seq, s.last_seq, a.*
+    SELECT w.page, w.after, w.through, w.bytes, s.no, s.id, s.first_seq, s.last_seq, a.*,
+        a.events > 0 AND a.size < w.bytes AND NOT a.large AND a.last_event - a.first_event = a.events - 1 AS packed
     FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::integer[], $5::bigint[]) WITH ORDINALITY
         AS w (session_id, after, through, items, bytes, page)
     JOIN sessions s ON s.id = w.session_id
     CROSS JOIN LATERAL (
-        SELECT count(*) AS events, coalesce(sum(octet_length(e.data)), 0) AS size,
-            min(e.run_no) FILTER (WHERE e.run_no > 0) AS first_run, max(e.run_no) AS last_run, max(e.conversation_no) AS last_conversation
+        SELECT count(*), coalesce(sum(e.size), 0), min(e.seq), max(e.seq),
+            min(e.run_no) FILTER (WHERE e.run_no > 0), max(e.run_no), max(e.conversation_no),
+            bool_or(e.size >= 2048 OR octet_length(e.type) >= 64 OR e.conversation_no >= 32768),
+            string_agg(int8send((e.run_no::bigint << 32) | ((e.conversation_no << 17) | (octet_length(e.type) << 11) | e.size)), ''),
+            string_agg(timestamptz_send(e.at), ''), string_agg(e.type, ''),
+            string_agg(CASE WHEN e.size < 2048 THEN e.data END, '')
         FROM (
-            SELECT e.data, e.run_no, e.conversation_no FROM event_log e
+            SELECT e.seq, e.type, e.conversation_no, e.run_no, e.at, e.data, octet_length(e.data) AS size FROM event_log e
             WHERE e.session_no = s.no AND e.seq > w.after AND e.seq <= w.through
             ORDER BY e.seq LIMIT w.items
         ) e
-    ) a
+    ) a (events, size, first_event, last_event, first_run, last_run, last_conversation, large, numbers, times, types, data)
 )
-SELECT w.page, w.last_seq AS newest, w.first_seq AS seq, 0 AS run_no, 0 AS conversation_no, 'epoch'::timestamptz AS at, '' AS name, NULL::text AS data FROM w
+SELECT w.page, w.last_seq AS newest, w.first_seq AS seq, 0 AS run_no, 0 AS conversation_no, 'epoch'::timestamptz AS at, '' AS name, NULL::text AS data,
+    NULL::bytea AS packed
+FROM w
 UNION ALL
-SELECT w.page, -1, 0, r.no, 0, 'epoch', r.id, NULL
+SELECT w.page, -1, 0, r.no, 0, 'epoch', r.id, NULL, NULL
 FROM w CROSS JOIN LATERAL (SELECT k.no, k.id FROM runs k WHERE k.session_id = w.id AND k.no BETWEEN w.first_run AND w.last_run) r
 WHERE w.last_run > 0
 UNION ALL
-SELECT w.page, -1, 0, 0, c.no, 'epoch', c.id, NULL
+SELECT w.page, -1, 0, 0, c.no, 'epoch', c.id, NULL, NULL
 FROM w CROSS JOIN LATERAL (SELECT k.no, k.id FROM event_conversations k WHERE k.session_no = w.no AND k.no BETWEEN 2 AND w.last_conversation) c
 WHERE w.last_conversation > 1
 UNION ALL
-SELECT w.page, -1, p.seq, p.run_no, p.conversation_no, p.at, p.type, p.data
+SELECT w.page, -1, w.first_event, 0, 0, 'epoch', w.types, w.data, w.numbers || w.times FROM w WHERE w.packed
+UNION ALL
+SELECT w.page, -1, p.seq, p.run_no, p.conversation_no, p.at, p.type, p.data, NULL
 FROM w CROSS JOIN LATERAL (
     SELECT e.seq, e.type, e.conversation_no, e.run_no, e.at, e.data FROM event_log e
     WHERE e.session_no = w.no AND e.seq > w.after AND e.seq <= w.through
@@ -63,7 +74,8 @@ FROM w CROSS JOIN LATERAL (
             ORDER BY e.seq LIMIT w.events
         ) b WHERE b.before < w.bytes
     ) END
-) p`
+) p
+WHERE NOT w.packed`
 
 // EventsRead fills pages of different sessions with one statement, in order and without gaps,
 // within the bounds of each page. The page of a session that does not exist fails with
@@ -128,11 +140,11 @@ func fillPages(rows pgx.Rows, pages []*eventlog.Page) error {
 		number, newest, seq   int64
 		runNo, conversationNo int32
 		at                    time.Time
-		name, data            pgtype.DriverBytes
+		name, data, packed    pgtype.DriverBytes
 		e                     eventlog.Event
 		names                 = make([]pageNames, len(pages))
 	)
-	row := []any{&number, &newest, &seq, &runNo, &conversationNo, &at, &name, &data}
+	row := []any{&number, &newest, &seq, &runNo, &conversationNo, &at, &name, &data, &packed}
 	for rows.Next() {
 		if err := rows.Scan(row...); err != nil {
 			return err
@@ -141,6 +153,11 @@ func fillPages(rows pgx.Rows, pages []*eventlog.Page) error {
 		switch {
 		case data == nil && of.used:
 			return errRowOrder
+		case packed != nil:
+			of.used = true
+			if err := (packedEvents{first: seq, fixed: packed, types: name, data: data}).addTo(page, of); err != nil {
+				return err
+			}
 		case data != nil:
 			of.used = true
 			e.Seq, e.SessionID, e.At, e.Data = seq, page.SessionID, at.UTC(), json.RawMessage(data)

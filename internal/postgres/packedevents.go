@@ -1,0 +1,60 @@
+package postgres
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+)
+
+// packedEvents are consecutive events in one row of eventsRead. Each has 16 bytes: 8 with numbers and lengths, which
+// are together before all times, and 8 with its time. Integers are big-endian.
+//
+//	63           32 31              17 16         11 10         0
+//	number of the   number of its      length of     length of
+//	run             conversation       its type      its data
+//
+// A page with an event that does not fit has a row per event instead. The bounds are in eventsRead: they also limit what
+// Postgres concatenates before it knows the size of a page.
+type packedEvents struct {
+	first int64  // seq of the first event
+	fixed []byte // numbers, then times in microseconds since postgresEpoch
+	types []byte // one after the other, as the data
+	data  []byte
+}
+
+// postgresEpoch is the zero of times in the binary format of Postgres, in Unix time.
+const postgresEpoch = 946_684_800
+
+// errPacked means that the lengths of packed events do not add up to what the row contains.
+var errPacked = errors.New("the packed events of a page have other lengths than their row")
+
+// addTo adds the events to a page. Their ids are those of names.
+func (p packedEvents) addTo(page *eventlog.Page, names *pageNames) error {
+	n := len(p.fixed) / 16
+	if len(p.fixed) != 16*n {
+		return errPacked
+	}
+	numbers, times := p.fixed[:8*n], p.fixed[8*n:]
+	e := eventlog.Event{SessionID: page.SessionID}
+	for i := range n {
+		number := binary.BigEndian.Uint64(numbers[8*i:])
+		inType, inData := int(number>>11&63), int(number&2047)
+		if inType > len(p.types) || inData > len(p.data) {
+			return errPacked
+		}
+		micros := int64(binary.BigEndian.Uint64(times[8*i:]))
+		e.Seq = p.first + int64(i)
+		e.At = time.Unix(postgresEpoch+micros/1e6, micros%1e6*1e3).UTC()
+		e.Type, p.types = reuse(e.Type, p.types[:inType]), p.types[inType:]
+		e.Data, p.data = json.RawMessage(p.data[:inData]), p.data[inData:]
+		e.ConversationID, e.RunID = names.conversations.id(int32(number>>17&32767)), names.runs.id(int32(number>>32))
+		page.Add(&e)
+	}
+	if len(p.types)+len(p.data) > 0 {
+		return errPacked
+	}
+	return nil
+}
