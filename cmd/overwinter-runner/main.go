@@ -26,17 +26,38 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
 )
 
-type cli struct {
-	Serve  serveCmd  `cmd:"" help:"Run the sandbox's agent and keep its journal. The sandbox's entry command."`
-	Attach attachCmd `cmd:"" help:"Connect stdin and stdout to a run."`
-	Abort  abortCmd  `cmd:"" help:"Interrupt the turn of a run; reads the request from stdin."`
-	Seal   sealCmd   `cmd:"" help:"Stop the agent, flush everything to disk and print the manifest; reads the request from stdin."`
-	Verify verifyCmd `cmd:"" help:"Compare the sandbox with the manifest on stdin."`
-	Put    putCmd    `cmd:"" help:"Write the files that stdin describes."`
-	Pack   packCmd   `cmd:"" help:"Print a portable archive of the workspace and the agent's own files; reads the request from stdin."`
-	Unpack unpackCmd `cmd:"" help:"Write the portable archive on stdin into the workspace and the agent's home."`
-	Ping   pingCmd   `cmd:"" help:"Print the runner's state; reads the request from stdin."`
-	Tools  toolsCmd  `cmd:"" help:"Serve overwinter's tools to an agent on stdin and stdout, as a server of the Model Context Protocol."`
+// commands of the program.
+var commands = []struct {
+	name, help string
+	make       func() any
+}{
+	{"serve", "Run the sandbox's agent and keep its journal. The sandbox's entry command.", func() any { return &serveCmd{} }},
+	{"attach", "Connect stdin and stdout to a run.", func() any { return &attachCmd{} }},
+	{"abort", "Interrupt the turn of a run; reads the request from stdin.", func() any { return &abortCmd{} }},
+	{"seal", "Stop the agent, flush everything to disk and print the manifest; reads the request from stdin.", func() any { return &sealCmd{} }},
+	{"verify", "Compare the sandbox with the manifest on stdin.", func() any { return &verifyCmd{} }},
+	{"put", "Write the files that stdin describes.", func() any { return &putCmd{} }},
+	{"pack", "Print a portable archive of the workspace and the agent's own files; reads the request from stdin.", func() any { return &packCmd{} }},
+	{"unpack", "Write the portable archive on stdin into the workspace and the agent's home.", func() any { return &unpackCmd{} }},
+	{"ping", "Print the runner's state; reads the request from stdin.", func() any { return &pingCmd{} }},
+	{
+		"tools", "Serve overwinter's tools to an agent on stdin and stdout, as a server of the Model Context Protocol.",
+		func() any { return &toolsCmd{} },
+	},
+}
+
+// grammar returns the command that args begin with, or all commands if they begin with none. The program starts
+// several times in every wake, and the grammar of all commands would take a fifth of a start.
+func grammar(args []string) []kong.Option {
+	var all []kong.Option
+	for _, c := range commands {
+		option := kong.DynamicCommand(c.name, c.help, "", c.make())
+		if len(args) > 0 && args[0] == c.name {
+			return []kong.Option{option}
+		}
+		all = append(all, option)
+	}
+	return all
 }
 
 // state is the flag shared by all commands of a runner.
@@ -147,15 +168,14 @@ type program struct {
 
 // run executes the command in args and returns the exit code.
 func (p *program) run(ctx context.Context, args []string) int {
-	var c cli
-	parser, err := kong.New(&c,
+	parser, err := kong.New(&struct{}{}, append(grammar(args),
 		kong.Name("overwinter-runner"),
 		kong.Description("Owns the agent in a sandbox and connects workers to it."),
 		kong.Vars{"state": runner.DefaultState, "home": runner.DefaultHome, "workspace": runner.DefaultWorkspace},
 		kong.Writers(p.stdout, p.stderr),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(p),
-	)
+	)...)
 	if err != nil {
 		panic(err) // the commands above are invalid
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
 // maxInit bounds how much our packages may allocate before main. Every command starts the program
@@ -42,4 +44,20 @@ func TestProgramDoesLittleBeforeMain(t *testing.T) {
 	}
 	require.Positive(t, packages, stderr)
 	require.Less(t, total, maxInit, "bytes; internal/lazyregexp compiles regular expressions at their first use")
+}
+
+// TestCommandIsParsedWithItsGrammarOnly checks that a start builds the grammar of the command in its arguments, and that of
+// all commands if there is none.
+func TestCommandIsParsedWithItsGrammarOnly(t *testing.T) {
+	t.Parallel()
+	for _, c := range commands {
+		require.Len(t, grammar([]string{c.name, "--help"}), 1, c.name)
+		var out, errs strings.Builder
+		p := &program{stdin: strings.NewReader(""), stdout: &out, stderr: &errs}
+		require.Equal(t, runner.ExitUsage, p.run(t.Context(), []string{c.name, "--nothing"}))
+		require.Contains(t, errs.String(), "unknown flag --nothing")
+	}
+	for _, args := range [][]string{nil, {"--help"}, {"nothing"}, {"--help", "serve"}} {
+		require.Len(t, grammar(args), len(commands), args)
+	}
 }

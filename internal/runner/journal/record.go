@@ -41,8 +41,6 @@ var streams = [...]runner.Stream{1: runner.Stdout, 2: runner.Stderr, 3: runner.E
 
 const flagTruncated = 1
 
-var table = crc32.MakeTable(crc32.Castagnoli)
-
 var errRecord = errors.New("record is damaged")
 
 // record is the decoded body of a record: a frame, or a mark.
@@ -75,9 +73,12 @@ func appendRecord(b []byte, kind, what, flags byte, at time.Time, no int64, data
 	b = binary.BigEndian.AppendUint64(b, uint64(at.UnixNano()))
 	b = binary.BigEndian.AppendUint64(b, uint64(no))
 	b = append(b, data...)
-	binary.BigEndian.PutUint32(b[start+4:], crc32.Checksum(b[start+recordHeader:], table))
+	binary.BigEndian.PutUint32(b[start+4:], checksum(b[start+recordHeader:]))
 	return b
 }
+
+// checksum returns the CRC-32C of a body. The table is made at the first call: most processes of the program need none.
+func checksum(body []byte) uint32 { return crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)) }
 
 // bodySize decodes the header of a record.
 func bodySize(header []byte) (size int, sum uint32, err error) {
@@ -90,7 +91,7 @@ func bodySize(header []byte) (size int, sum uint32, err error) {
 
 // parseBody decodes a body, which the returned frame retains.
 func parseBody(body []byte, sum uint32) (record, error) {
-	if crc32.Checksum(body, table) != sum {
+	if checksum(body) != sum {
 		return record{}, errRecord
 	}
 	at := time.Unix(0, int64(binary.BigEndian.Uint64(body[3:]))).UTC()
