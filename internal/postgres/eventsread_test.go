@@ -159,24 +159,37 @@ func TestRowsOfPageInAnotherOrderAreRefused(t *testing.T) {
 }
 
 // onePacked is one event of run 3 and the main conversation, with a type of 10 bytes and data of 2.
-const onePacked = `'\x00000003000250020000000000000000'::bytea`
+const onePacked = `'\x00000003000094020000000000000000'::bytea`
 
 // TestPackedEventsOfOtherLengthsAreRefused checks that they cause an error instead of events with the data of
 // others.
 func TestPackedEventsOfOtherLengthsAreRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	const (
+		oneLarge = `'\x00000003000095ff0000000000000000'::bytea` // as onePacked, but its data is in a row of its own
+		large    = "SELECT 1::bigint, -1::bigint, 5::bigint, 0, -1, now(), ''::text, 'large'::text, NULL::bytea UNION ALL "
+	)
 	for row, want := range map[string]error{
-		"'text_delta', '{}', " + onePacked:                 nil,
-		"'text_delta', '{}{}', " + onePacked:               postgres.ErrPacked,
-		"'text_delta', '{', " + onePacked:                  postgres.ErrPacked,
-		"'text_deltas', '{}', " + onePacked:                postgres.ErrPacked,
-		"'text', '{}', " + onePacked:                       postgres.ErrPacked,
-		"'text_delta', '{}', " + onePacked + " || '\\x00'": postgres.ErrPacked,
-		"'text_delta', '{}', ''::bytea":                    postgres.ErrPacked,
+		"'text_delta', '{}', " + onePacked:                nil,
+		"'text_delta', '{}{}', " + onePacked:              postgres.ErrPacked,
+		"'text_delta', '{', " + onePacked:                 postgres.ErrPacked,
+		"'text_deltas', '{}', " + onePacked:               postgres.ErrPacked,
+		"'text', '{}', " + onePacked:                      postgres.ErrPacked,
+		"'text_delta', '{}', " + onePacked + ` || '\x00'`: postgres.ErrPacked,
+		"'text_delta', '{}', ''::bytea":                   postgres.ErrPacked,
+		"'text_delta', '', " + oneLarge:                   postgres.ErrPacked,
 	} {
 		page := eventlog.NewPage(&eventlog.Format{}, b.id, 4)
 		require.ErrorIs(t, b.FillPages(b.ctx, "SELECT 1::bigint, -1::bigint, 5::bigint, 0, 0, now(), "+row, page), want, row)
+	}
+	for row, want := range map[string]error{
+		large + "SELECT 1, -1, 5, 0, 0, now(), 'text_delta', '', " + oneLarge:         nil,
+		large + large + "SELECT 1, -1, 5, 0, 0, now(), 'text_delta', '', " + oneLarge: postgres.ErrPacked,
+		large + "SELECT 1, -1, 5, 0, 0, now(), 'text_delta', '{}', " + onePacked:      postgres.ErrPacked,
+	} {
+		page := eventlog.NewPage(&eventlog.Format{}, b.id, 4)
+		require.ErrorIs(t, b.FillPages(b.ctx, row, page), want, row)
 	}
 }
 
@@ -185,51 +198,60 @@ func TestPackedEventsOfOtherLengthsAreRefused(t *testing.T) {
 func TestPackedPagesHaveEventsAsStored(t *testing.T) {
 	t.Parallel()
 	const (
-		most     = 2047 // bytes of data that can be packed
-		mostType = 63
-		lastConv = 32767
 		position = 100 // of the special event
+		unpacked = -1  // a row per event
 	)
 	for name, c := range map[string]struct {
 		set    string // what distinguishes the event
-		packed bool
+		rows   int    // rows with data
+		others string // which events are like it
 	}{
-		"no other event":                     {"seq = seq", true},
-		"longest data":                       {fmt.Sprintf(`data = '"' || repeat('ä', %d) || '"'`, (most-2)/2), true},
-		"longer data":                        {fmt.Sprintf(`data = '"' || repeat('a', %d) || '"'`, most-1), false},
-		"data out of line":                   {`data = '"' || repeat('a', 100000) || '"'`, false},
-		"longest type":                       {fmt.Sprintf("type = repeat('t', %d)", mostType), true},
-		"longer type":                        {fmt.Sprintf("type = repeat('t', %d)", mostType+1), false},
-		"last conversation":                  {fmt.Sprintf("conversation_no = %d", lastConv), true},
-		"later conversation":                 {fmt.Sprintf("conversation_no = %d", lastConv+1), false},
-		"without run and conversation":       {"run_no = 0, conversation_no = 0", true},
-		"before the epoch of Postgres":       {"at = '1969-12-31 23:59:59.999999Z'", true},
-		"far in the future":                  {"at = '9999-12-31 23:59:59.999999Z'", true},
-		"dropped":                            {"session_no = -session_no", false},
-		"line breaks and control characters": {`data = E'{\n\t"a":\x01\r}'`, true},
+		"no other event":      {"seq = seq", 1, "="},
+		"longest small data":  {`data = '"' || repeat('ä', 254) || '"'`, 1, "="},
+		"shortest large data": {`data = '"' || repeat('a', 509) || '"'`, 2, "="},
+		"data out of line":    {`data = '"' || repeat('a', 100000) || '"'`, 2, "="},
+		"some large data":     {`data = '"' || seq || repeat('a', 1000) || '"'`, 11, "% 5 = 0 AND seq % 2 = 0 AND seq <="},
+		"mostly large data":   {`data = '"' || seq || repeat('a', 1000) || '"'`, unpacked, ">="},
+		"longest type":        {"type = repeat('t', 63)", 1, "="},
+		"longer type":         {"type = repeat('t', 64)", unpacked, "="},
+		"far too long type":   {"type = repeat('t', 100000)", unpacked, "="},
+		"half of all numbers": {"conversation_no = 65536", 1, "="},
+		"last conversation":   {"conversation_no = 131071", 1, "="},
+		"later conversation":  {"conversation_no = 131072", unpacked, "="},
+		"no run":              {"run_no = 0, conversation_no = 0", 1, "="},
+		"last run":            {"run_no = 2147483647, conversation_no = 131071", 1, "="},
+		"before other epoch":  {"at = '1969-12-31 23:59:59.999999Z'", 1, "="},
+		"far in the future":   {"at = '9999-12-31 23:59:59.999999Z'", 1, "="},
+		"dropped":             {"session_no = -session_no", unpacked, "="},
+		"line breaks":         {`data = E'{\n\t"a":\x01\r}'`, 1, "="},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			b.sql(t, `WITH s AS (UPDATE sessions SET last_seq = last_seq + 200 WHERE id = $1 RETURNING no, last_seq), c AS (
-				INSERT INTO event_conversations (session_no, no, id) SELECT s.no, n, 'toolu_' || n FROM s, unnest('{2, 3, 32767, 32768}'::int[]) n)
+			b.running(t)
+			first := b.begin(t, b.submit(t, "hello"))
+			_, err := b.RunEnd(b.ctx, run.Ending{RunID: first, Token: "t1", Outcome: session.OutcomeCompleted})
+			require.NoError(t, err)
+			last := b.begin(t, b.submit(t, "hello"))
+			b.sql(t, "UPDATE runs SET no = 2147483647 WHERE id = $1", last)
+			b.sql(t, "DELETE FROM event_log WHERE session_no = (SELECT no FROM sessions WHERE id = $1)", b.id)
+			b.sql(t, `WITH s AS (UPDATE sessions SET last_seq = 200 WHERE id = $1 RETURNING no), c AS (
+				INSERT INTO event_conversations (session_no, no, id) SELECT s.no, n, 'toolu_' || n FROM s, unnest('{2, 3, 65536, 131071, 131072}'::int[]) n)
 				INSERT INTO event_log (session_no, seq, at, run_no, conversation_no, type, data)
-				SELECT s.no, s.last_seq - 200 + n, now() + n * interval '1ms', 0, n % 4, repeat('x', n % 3 + 1), '{"n":' || n || ',"s":"' || repeat('ß', n % 7) || '"}'
+				SELECT s.no, n, now() + n * interval '1ms', 1, n % 4, repeat('x', n % 3 + 1), '{"n":' || n || ',"s":"' || repeat('ß', n % 7) || '"}'
 				FROM s, generate_series(1, 200) n`, b.id)
-			b.sql(t, `UPDATE event_log SET `+c.set+` WHERE session_no = (SELECT no FROM sessions WHERE id = $1) AND seq = $2`, b.id, position)
+			b.sql(t, `UPDATE event_log SET `+c.set+` WHERE session_no = (SELECT no FROM sessions WHERE id = $1) AND seq `+c.others+` $2`, b.id, position)
 			conn, err := pgx.Connect(b.ctx, b.url)
 			require.NoError(t, err)
 			defer conn.Close(b.ctx)
 			rows, err := conn.Query(b.ctx, `SELECT e.seq || ' ' || to_char(e.at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') || ' ' || e.type || ' ' ||
-				coalesce(c.id, CASE e.conversation_no WHEN 1 THEN 'main' ELSE '' END) || ' ' || e.data
+				coalesce(r.id, '') || ' ' || coalesce(c.id, CASE e.conversation_no WHEN 1 THEN 'main' ELSE '' END) || ' ' || e.data
 				FROM event_log e LEFT JOIN event_conversations c ON c.session_no = e.session_no AND c.no = e.conversation_no
+				LEFT JOIN runs r ON r.session_id = $1 AND r.no = e.run_no
 				WHERE e.session_no = (SELECT no FROM sessions WHERE id = $1) ORDER BY e.seq`, b.id)
 			require.NoError(t, err)
 			want, err := pgx.CollectRows(rows, pgx.RowTo[string])
 			require.NoError(t, err)
-			read := func(e *eventlog.Event) string {
-				return fmt.Sprintf("%d %s %s %s %s", e.Seq, e.At.Format("2006-01-02 15:04:05.000000"), e.Type, e.ConversationID, e.Data)
-			}
 			for _, limit := range []int{1, 7, 100, 1000} {
 				var got []string
 				for after := int64(0); len(got) < len(want); {
@@ -237,7 +259,7 @@ func TestPackedPagesHaveEventsAsStored(t *testing.T) {
 					require.NoError(t, err)
 					require.NotEmpty(t, page)
 					for _, e := range page {
-						got = append(got, read(&e))
+						got = append(got, fmt.Sprintf("%d %s %s %s %s %s", e.Seq, e.At.Format("2006-01-02 15:04:05.000000"), e.Type, e.RunID, e.ConversationID, e.Data))
 						after = e.Seq
 					}
 				}
@@ -245,11 +267,27 @@ func TestPackedPagesHaveEventsAsStored(t *testing.T) {
 			}
 			n, err := b.EventRows(b.ctx, b.id, 1000)
 			require.NoError(t, err)
-			if c.packed {
-				require.Equal(t, 1, n, "rows with events")
-			} else {
-				require.Len(t, want, n, "rows with events")
+			if c.rows == unpacked {
+				c.rows = len(want)
 			}
+			require.Equal(t, c.rows, n, "rows with data")
 		})
+	}
+}
+
+// TestTextOfAnotherEncodingIsNotPacked: the lengths of packed events are those of the server's encoding.
+func TestTextOfAnotherEncodingIsNotPacked(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.sql(t, `WITH s AS (UPDATE sessions SET last_seq = last_seq + 2 WHERE id = $1 RETURNING no, last_seq)
+		INSERT INTO event_log (session_no, seq, at, run_no, conversation_no, type, data)
+		SELECT s.no, s.last_seq - 2 + n, now(), 0, 1, 'text_delta', '{"s":"ä"}' FROM s, generate_series(1, 2) n`, b.id)
+	db, err := postgres.Open(b.ctx, b.url+"&client_encoding=LATIN1", postgres.Options{})
+	require.NoError(t, err)
+	defer db.Close()
+	for client, want := range map[*postgres.DB]int{b.DB: 1, db: 2} {
+		n, err := client.EventRows(b.ctx, b.id, 1000)
+		require.NoError(t, err)
+		require.Equal(t, want, n, "rows with data")
 	}
 }

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"slices"
 	"time"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -24,33 +24,41 @@ import (
 // An event costs little more than its index lookup, so that a reader catches up at the speed of the
 // network. The numbers of its run and conversation stand for ids that are in separate rows
 // before the events: a join per event would double the time. The events of most pages are one row,
-// see packedEvents: a row per event takes half as long again. Aggregates get the rows of a sorted
-// subquery in its order. Other pages have a row per event. A running sum of sizes would
-// cost even more, so it is computed only for a page that ends because of its bytes. Postgres
-// executes the parts of a UNION ALL in order, and not in parallel if they read a CTE.
+// see packedEvents, preceded by rows with the data of large events: a row per event takes half as long again. Other pages,
+// such as those with mostly large events, have a row per event. Aggregates get the rows of a sorted
+// subquery in its order. A running sum of sizes would cost even more, so it is computed only for a page that ends
+// because of its bytes. Postgres executes the parts of a UNION ALL in order, and not in parallel if they read a CTE.
 const eventsRead = `
 WITH w AS MATERIALIZED (
-    SELECT w.page, w.after, w.through, w.bytes, s.no, s.id, s.first_seq, s.last_seq, a.*,
-        a.events > 0 AND a.size < w.bytes AND NOT a.large AND a.last_event - a.first_event = a.events - 1 AS packed
+    SELECT w.page, w.after, w.through, w.bytes, s.no, s.id, s.first_seq, s.last_seq, a.events, a.size, a.large,
+        a.first_event, a.last_event, a.first_run, a.last_run, a.last_conversation, p.packed,
+        CASE WHEN p.packed THEN a.numbers || a.times END AS fixed,
+        CASE WHEN p.packed THEN a.types END AS types,
+        CASE WHEN p.packed THEN coalesce(a.data, '') END AS data
     FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::integer[], $5::bigint[]) WITH ORDINALITY
         AS w (session_id, after, through, items, bytes, page)
-    JOIN sessions s ON s.id = w.session_id
+    CROSS JOIN LATERAL (SELECT o.no, o.id, o.first_seq, o.last_seq FROM sessions o WHERE o.id = w.session_id LIMIT 1) s
     CROSS JOIN LATERAL (
         SELECT count(*), coalesce(sum(e.size), 0), min(e.seq), max(e.seq),
             min(e.run_no) FILTER (WHERE e.run_no > 0), max(e.run_no), max(e.conversation_no),
-            bool_or(e.size >= 2048 OR octet_length(e.type) >= 64 OR e.conversation_no >= 32768),
-            string_agg(int8send((e.run_no::bigint << 32) | ((e.conversation_no << 17) | (octet_length(e.type) << 11) | e.size)), ''),
-            string_agg(timestamptz_send(e.at), ''), string_agg(e.type, ''),
-            string_agg(CASE WHEN e.size < 2048 THEN e.data END, '')
+            count(*) FILTER (WHERE e.size >= 511), bool_or(octet_length(e.type) >= 64 OR e.conversation_no >= 131072),
+            string_agg(int8send((e.run_no::bigint << 32) | (e.conversation_no::bigint << 15) | (octet_length(e.type)::bigint << 9) | least(e.size, 511)), ''),
+            string_agg(timestamptz_send(e.at), ''),
+            string_agg(CASE WHEN octet_length(e.type) < 64 THEN e.type END, ''),
+            string_agg(CASE WHEN e.size < 511 THEN e.data END, '')
         FROM (
             SELECT e.seq, e.type, e.conversation_no, e.run_no, e.at, e.data, octet_length(e.data) AS size FROM event_log e
             WHERE e.session_no = s.no AND e.seq > w.after AND e.seq <= w.through
             ORDER BY e.seq LIMIT w.items
         ) e
-    ) a (events, size, first_event, last_event, first_run, last_run, last_conversation, large, numbers, times, types, data)
+    ) a (events, size, first_event, last_event, first_run, last_run, last_conversation, large, unpackable, numbers, times, types, data)
+    CROSS JOIN LATERAL (
+        SELECT a.events > 0 AND a.size < w.bytes AND a.last_event - a.first_event = a.events - 1 AND NOT a.unpackable
+            AND 8 * a.large <= a.events AND pg_client_encoding() = getdatabaseencoding()
+    ) p (packed)
 )
 SELECT w.page, w.last_seq AS newest, w.first_seq AS seq, 0 AS run_no, 0 AS conversation_no, 'epoch'::timestamptz AS at, '' AS name, NULL::text AS data,
-    NULL::bytea AS packed
+    NULL::bytea AS fixed
 FROM w
 UNION ALL
 SELECT w.page, -1, 0, r.no, 0, 'epoch', r.id, NULL, NULL
@@ -61,7 +69,15 @@ SELECT w.page, -1, 0, 0, c.no, 'epoch', c.id, NULL, NULL
 FROM w CROSS JOIN LATERAL (SELECT k.no, k.id FROM event_conversations k WHERE k.session_no = w.no AND k.no BETWEEN 2 AND w.last_conversation) c
 WHERE w.last_conversation > 1
 UNION ALL
-SELECT w.page, -1, w.first_event, 0, 0, 'epoch', w.types, w.data, w.numbers || w.times FROM w WHERE w.packed
+SELECT w.page, -1, l.seq, 0, -1, 'epoch', '', l.data, NULL
+FROM w CROSS JOIN LATERAL (
+    SELECT e.seq, e.data FROM event_log e
+    WHERE e.session_no = w.no AND e.seq > w.after AND e.seq <= w.last_event AND octet_length(e.data) >= 511
+    ORDER BY e.seq
+) l
+WHERE w.packed AND w.large > 0
+UNION ALL
+SELECT w.page, -1, w.first_event, 0, 0, 'epoch', w.types, w.data, w.fixed FROM w WHERE w.packed
 UNION ALL
 SELECT w.page, -1, p.seq, p.run_no, p.conversation_no, p.at, p.type, p.data, NULL
 FROM w CROSS JOIN LATERAL (
@@ -100,8 +116,9 @@ func (db *DB) EventsRead(ctx context.Context, pages []*eventlog.Page) error {
 
 // pageNames are the ids of the runs and conversations of a page's events.
 type pageNames struct {
-	found               bool // the session exists
-	used                bool // an event was read: it is too late for further names
+	found               bool     // the session exists
+	used                bool     // an event was read: it is too late for further names
+	large               [][]byte // data of large events, in order, before the packed events
 	runs, conversations numberedIDs
 }
 
@@ -131,7 +148,7 @@ func (n *numberedIDs) id(no int32) string {
 const mainConversation = 1
 
 // errRowOrder: Postgres executes the parts of a UNION ALL in the order given, without promising it.
-var errRowOrder = errors.New("the rows of a page are not in the order of the statement")
+var errRowOrder = &failure.Error{Code: failure.Internal, Message: "the rows of a page are not in the order of the statement"}
 
 // fillPages fills pages with the rows of eventsRead. It refuses a row of a page's bounds or names
 // after one of its events.
@@ -140,11 +157,11 @@ func fillPages(rows pgx.Rows, pages []*eventlog.Page) error {
 		number, newest, seq   int64
 		runNo, conversationNo int32
 		at                    time.Time
-		name, data, packed    pgtype.DriverBytes
+		name, data, fixed     pgtype.DriverBytes
 		e                     eventlog.Event
 		names                 = make([]pageNames, len(pages))
 	)
-	row := []any{&number, &newest, &seq, &runNo, &conversationNo, &at, &name, &data, &packed}
+	row := []any{&number, &newest, &seq, &runNo, &conversationNo, &at, &name, &data, &fixed}
 	for rows.Next() {
 		if err := rows.Scan(row...); err != nil {
 			return err
@@ -153,11 +170,13 @@ func fillPages(rows pgx.Rows, pages []*eventlog.Page) error {
 		switch {
 		case data == nil && of.used:
 			return errRowOrder
-		case packed != nil:
+		case fixed != nil:
 			of.used = true
-			if err := (packedEvents{first: seq, fixed: packed, types: name, data: data}).addTo(page, of); err != nil {
+			if err := (packedEvents{first: seq, fixed: fixed, types: name, data: data, large: of.large}).addTo(page, of); err != nil {
 				return err
 			}
+		case conversationNo < 0:
+			of.large = append(of.large, slices.Clone(data))
 		case data != nil:
 			of.used = true
 			e.Seq, e.SessionID, e.At, e.Data = seq, page.SessionID, at.UTC(), json.RawMessage(data)
