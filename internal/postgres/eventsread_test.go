@@ -3,6 +3,8 @@ package postgres_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -252,10 +254,15 @@ func TestPackedPagesHaveEventsAsStored(t *testing.T) {
 			require.NoError(t, err)
 			want, err := pgx.CollectRows(rows, pgx.RowTo[string])
 			require.NoError(t, err)
-			for _, limit := range []int{1, 7, 100, 1000} {
-				var got []string
-				for after := int64(0); len(got) < len(want); {
-					page, err := b.EventsPage(b.ctx, b.id, after, limit)
+			for _, read := range []struct{ after, limit int }{{0, 1}, {0, 7}, {0, 100}, {0, 1000}, {50, 1000}, {98, 1000}, {150, 1000}} {
+				want, got := slices.Clone(want), []string(nil)
+				want = slices.DeleteFunc(want, func(line string) bool {
+					seq, err := strconv.Atoi(strings.Fields(line)[0])
+					require.NoError(t, err)
+					return seq <= read.after
+				})
+				for after := int64(read.after); len(got) < len(want); {
+					page, err := b.EventsPage(b.ctx, b.id, after, read.limit)
 					require.NoError(t, err)
 					require.NotEmpty(t, page)
 					for _, e := range page {
@@ -263,7 +270,7 @@ func TestPackedPagesHaveEventsAsStored(t *testing.T) {
 						after = e.Seq
 					}
 				}
-				require.Equal(t, want, got, "pages of %d", limit)
+				require.Equal(t, want, got, "pages of %d events after %d", read.limit, read.after)
 			}
 			n, err := b.EventRows(b.ctx, b.id, 1000)
 			require.NoError(t, err)
