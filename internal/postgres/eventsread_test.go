@@ -169,7 +169,7 @@ func TestPackedEventsOfOtherLengthsAreRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const (
-		oneLarge = `'\x00000003000095ff0000000000000000'::bytea` // as onePacked, but its data is in a row of its own
+		oneLarge = `'\x00000003000095ff0000000000000000'::bytea` // as onePacked, but its data is in a separate row
 		large    = "SELECT 1::bigint, -1::bigint, 5::bigint, 0, -1, now(), ''::text, 'large'::text, NULL::bytea UNION ALL "
 	)
 	for row, want := range map[string]error{

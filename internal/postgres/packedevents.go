@@ -16,7 +16,7 @@ import (
 //	number of the   number of its      length of     length of
 //	run             conversation       its type      its data
 //
-// The data of a large event, whose length is shown as largeData, is in a row of its own. A page with an event that does not
+// The data of a large event, whose length is shown as largeData, is in a separate row. A page with an event that does not
 // fit has a row per event instead. The bounds are in eventsRead: they also limit what Postgres concatenates before it
 // knows the size of a page.
 type packedEvents struct {
