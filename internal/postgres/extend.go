@@ -27,15 +27,20 @@ func (db *DB) eventsExtend(ctx context.Context, appends []eventlog.Append) (map[
 		db.readers.notify(inTurn, extend.SessionIds...) //nolint:contextcheck // the notifier outlives the call
 		return nil, fault("append deltas", err)
 	}
+	places := make(map[string]int, len(appends))
+	for i, a := range appends {
+		places[a.SessionID] = i
+	}
 	extended := make(map[string]struct{}, len(rows))
 	events := make([]eventlog.Event, 0, len(rows))
 	for _, row := range rows {
 		extended[row.SessionID] = struct{}{}
-		a := &appends[row.Place-1]
+		place := places[row.SessionID]
+		a := &appends[place]
 		d := &a.Events[0]
 		e := eventRow{
 			SessionID: a.SessionID, Seq: row.Seq, Type: d.Type, ConversationID: d.ConversationID, RunID: a.RunID, RunExists: true,
-			At: d.At, Data: extend.Datas[row.Place-1],
+			At: d.At, Data: extend.Datas[place],
 		}
 		events = append(events, e.event())
 	}

@@ -109,10 +109,9 @@ WITH a AS (
     SELECT unnest($1::text[]) AS session_id, unnest($2::text[]) AS run_id, unnest($3::bigint[]) AS generation,
         unnest($4::text[]) AS token, unnest($5::bigint[]) AS first_frame, unnest($6::bigint[]) AS last_frame,
         unnest($7::bytea[]) AS translator, unnest($8::boolean[]) AS steers, unnest($9::integer[]) AS conversation_no,
-        unnest($10::text[]) AS block_id, unnest($11::timestamptz[]) AS at, unnest($12::text[]) AS data,
-        generate_subscripts($1::text[], 1) AS place
+        unnest($10::text[]) AS block_id, unnest($11::timestamptz[]) AS at, unnest($12::text[]) AS data
 ), held AS MATERIALIZED (
-    SELECT a.session_id, a.run_id, a.generation, a.token, a.first_frame, a.last_frame, a.translator, a.steers, a.conversation_no, a.block_id, a.at, a.data, a.place, s.no AS session_no, s.last_seq + 1 AS seq
+    SELECT a.session_id, a.run_id, a.generation, a.token, a.first_frame, a.last_frame, a.translator, a.steers, a.conversation_no, a.block_id, a.at, a.data, s.no AS session_no, s.last_seq + 1 AS seq
     FROM a, LATERAL (
         SELECT o.no, o.last_seq, o.generation, o.status FROM sessions o WHERE o.id = a.session_id FOR NO KEY UPDATE SKIP LOCKED
     ) s
@@ -125,14 +124,14 @@ WITH a AS (
             SELECT FROM blocks b WHERE b.session_id = h.session_id AND b.conversation_id = 'main' AND b.block_id = h.block_id
                 AND NOT b.live AND NOT b.removed
         )
-    RETURNING r.no AS run_no, h.session_id, h.session_no, h.seq, h.conversation_no, h.at, h.data, h.place
+    RETURNING r.no AS run_no, h.session_id, h.session_no, h.seq, h.conversation_no, h.at, h.data
 ), advanced AS (
     UPDATE sessions s SET last_seq = m.seq FROM moved m WHERE s.id = m.session_id
 ), logged AS (
     INSERT INTO event_log (session_no, seq, at, run_no, conversation_no, type, data)
     SELECT m.session_no, m.seq, m.at, m.run_no, m.conversation_no, 'text_delta', m.data FROM moved m
 )
-SELECT m.session_id::text AS session_id, m.seq::bigint AS seq, m.place::integer AS place FROM moved m
+SELECT m.session_id::text AS session_id, m.seq::bigint AS seq FROM moved m
 `
 
 type EventsExtendParams struct {
@@ -153,11 +152,10 @@ type EventsExtendParams struct {
 type EventsExtendRow struct {
 	SessionID string
 	Seq       int64
-	Place     int32
 }
 
 // EventsExtend appends one delta to the log of each session, with the state of its run after it,
-// and returns the deltas that it has appended: their places in the arrays, from 1, and their positions. It suffices if no other data decides about
+// and returns the sessions of the deltas that it has appended, and their positions. It suffices if no other data decides about
 // the append: the run has the attempt's token and none of the delta's frames, and its block accepts
 // text. It skips all other sessions, and those that other transactions have locked.
 //
@@ -187,7 +185,7 @@ func (q *Queries) EventsExtend(ctx context.Context, db DBTX, arg *EventsExtendPa
 	var items []EventsExtendRow
 	for rows.Next() {
 		var i EventsExtendRow
-		if err := rows.Scan(&i.SessionID, &i.Seq, &i.Place); err != nil {
+		if err := rows.Scan(&i.SessionID, &i.Seq); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

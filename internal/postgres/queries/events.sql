@@ -13,7 +13,7 @@ FROM (SELECT unnest(@session_nos::bigint[]) AS session_no, unnest(@seqs::bigint[
 
 -- name: EventsExtend :many
 -- EventsExtend appends one delta to the log of each session, with the state of its run after it,
--- and returns the deltas that it has appended: their places in the arrays, from 1, and their positions. It suffices if no other data decides about
+-- and returns the sessions of the deltas that it has appended, and their positions. It suffices if no other data decides about
 -- the append: the run has the attempt's token and none of the delta's frames, and its block accepts
 -- text. It skips all other sessions, and those that other transactions have locked.
 --
@@ -25,8 +25,7 @@ WITH a AS (
     SELECT unnest(@session_ids::text[]) AS session_id, unnest(@run_ids::text[]) AS run_id, unnest(@generations::bigint[]) AS generation,
         unnest(@tokens::text[]) AS token, unnest(@first_frames::bigint[]) AS first_frame, unnest(@last_frames::bigint[]) AS last_frame,
         unnest(@translators::bytea[]) AS translator, unnest(@steers::boolean[]) AS steers, unnest(@conversation_nos::integer[]) AS conversation_no,
-        unnest(@block_ids::text[]) AS block_id, unnest(@ats::timestamptz[]) AS at, unnest(@datas::text[]) AS data,
-        generate_subscripts(@session_ids::text[], 1) AS place
+        unnest(@block_ids::text[]) AS block_id, unnest(@ats::timestamptz[]) AS at, unnest(@datas::text[]) AS data
 ), held AS MATERIALIZED (
     SELECT a.*, s.no AS session_no, s.last_seq + 1 AS seq
     FROM a, LATERAL (
@@ -41,14 +40,14 @@ WITH a AS (
             SELECT FROM blocks b WHERE b.session_id = h.session_id AND b.conversation_id = 'main' AND b.block_id = h.block_id
                 AND NOT b.live AND NOT b.removed
         )
-    RETURNING r.no AS run_no, h.session_id, h.session_no, h.seq, h.conversation_no, h.at, h.data, h.place
+    RETURNING r.no AS run_no, h.session_id, h.session_no, h.seq, h.conversation_no, h.at, h.data
 ), advanced AS (
     UPDATE sessions s SET last_seq = m.seq FROM moved m WHERE s.id = m.session_id
 ), logged AS (
     INSERT INTO event_log (session_no, seq, at, run_no, conversation_no, type, data)
     SELECT m.session_no, m.seq, m.at, m.run_no, m.conversation_no, 'text_delta', m.data FROM moved m
 )
-SELECT m.session_id::text AS session_id, m.seq::bigint AS seq, m.place::integer AS place FROM moved m;
+SELECT m.session_id::text AS session_id, m.seq::bigint AS seq FROM moved m;
 
 -- name: EventConversationsInsert :exec
 -- EventConversationsInsert assigns numbers to conversations that have none yet, in the order given.
