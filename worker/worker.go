@@ -41,6 +41,8 @@ type Config struct {
 	Purges Purges
 	// Archives makes archives of bundles. Without an Archiver it does nothing.
 	Archives Archives
+	// Statistics analyzes tables that have grown. Without tables it does nothing.
+	Statistics Statistics
 	// Lifecycle orders the lifecycle events of all sessions. Without a store it does nothing.
 	Lifecycle Lifecycle
 	// Webhooks delivers lifecycle events. Without a store it does nothing.
@@ -193,6 +195,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	group.Go(func() error { return w.config.Outages.run(ctx, w.config.Logger) })
 	group.Go(func() error { return w.config.Purges.run(ctx, w.config.Logger) })
 	group.Go(func() error { return w.config.Archives.run(ctx, w.config.Logger) })
+	group.Go(func() error { return w.config.Statistics.run(ctx, w.config.Logger) })
 	group.Go(func() error { return w.config.Lifecycle.run(ctx, w.config.Logger) })
 	group.Go(func() error { return w.webhooks(ctx) })
 	group.Go(func() error { return w.schedule(ctx) })

@@ -282,8 +282,9 @@ func (c *workerCmd) run(
 		Purges: worker.Purges{Purger: activities.NewPurger(control, db, signaler, activities.Retention{
 			Terminated: c.RetainTerminated, Events: c.RetainEvents, Deltas: c.CompactAfter,
 		})},
-		Archives:  worker.Archives{Archiver: activities.NewArchiver(control, db)},
-		Lifecycle: worker.Lifecycle{Store: db},
+		Archives:   worker.Archives{Archiver: activities.NewArchiver(control, db)},
+		Statistics: worker.Statistics{Tables: db},
+		Lifecycle:  worker.Lifecycle{Store: db},
 		Webhooks: worker.Webhooks{Store: db, Attempts: &activities.Webhooks{
 			Store: db, Sender: webhook.NewSender(c.PrivateWebhooks, "overwinter/"+buildVersion()), Opener: keyring, Logger: logger,
 		}},
