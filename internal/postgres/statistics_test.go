@@ -2,11 +2,14 @@ package postgres_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres"
 )
 
 // TestStatisticsFollowGrowth lets a table grow, and change without growing. A table that another connection analyzes is
@@ -69,4 +72,67 @@ func TestStatisticsFollowGrowth(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, analyzed())
 	require.Equal(t, 1000, count("SELECT reltuples::int FROM pg_class WHERE relname = 'growing'"))
+}
+
+// TestPlansFollowGrowth plans the statements of a turn while there is one session. When there are many, the same
+// connection looks up sessions, runs, blocks and events by keys.
+func TestPlansFollowGrowth(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.attended(t)
+	b.sql(t, "ANALYZE")
+	s := &longSession{harness: b, attendant: "a1"}
+	db, err := postgres.Open(b.ctx, b.url, postgres.Options{MaxConns: 1})
+	require.NoError(t, err)
+	defer db.Close()
+	read := func() {
+		s.turn(t, db)
+		_, err = db.EventsPage(b.ctx, b.id, 0, 10)
+		require.NoError(t, err)
+	}
+	read()
+	for range 150 {
+		other := *b
+		other.id = b.session(t)
+		other.attended(t)
+		(&longSession{harness: &other, attendant: "a1"}).turn(t, b.DB)
+	}
+	b.Close() // the server counts the changes of a connection when it ends
+	require.Eventually(t, func() bool {
+		analyzed, err := db.StatisticsRefresh(b.ctx)
+		require.NoError(t, err)
+		return slices.Contains(analyzed, "runs")
+	}, waitLimit, 10*time.Millisecond)
+	read()
+	plans, err := postgres.ExplainPrepared(b.ctx, db)
+	require.NoError(t, err)
+	for _, plan := range plans {
+		for _, scan := range scansWithoutKey(plan) {
+			for _, table := range []string{"sessions", "runs", "blocks", "event_log"} {
+				require.NotContains(t, scan+" ", " on "+table+" ", plan)
+			}
+		}
+	}
+}
+
+// scansWithoutKey returns the scans of a plan that read a whole table or index.
+func scansWithoutKey(plan string) (scans []string) {
+	lines := strings.Split(plan, "\n")
+	indent := func(line string) int { return len(line) - len(strings.TrimLeft(line, " ->")) }
+	for i, line := range lines {
+		if !strings.Contains(line, " Scan using ") && !strings.Contains(line, "Seq Scan") {
+			continue
+		}
+		keyed := false
+		for _, of := range lines[i+1:] {
+			if indent(of) <= indent(line) || strings.Contains(of, "->") {
+				break
+			}
+			keyed = keyed || strings.Contains(of, "Index Cond")
+		}
+		if !keyed {
+			scans = append(scans, strings.TrimSpace(line))
+		}
+	}
+	return scans
 }

@@ -384,7 +384,7 @@ func (q *Queries) RunDispatch(ctx context.Context, db DBTX, id string) (Run, err
 }
 
 const runDoing = `-- name: RunDoing :exec
-UPDATE runs SET doing = $1 WHERE id = $2 AND token = $3 AND ended_at IS NULL AND doing <> 'quarantined'
+UPDATE runs SET doing = $1 WHERE id = $2 AND token = $3 AND outcome = '' AND doing <> 'quarantined'
 `
 
 type RunDoingParams struct {
@@ -402,7 +402,7 @@ const runEnd = `-- name: RunEnd :exec
 UPDATE runs SET outcome = $1, reason = $2, model = $3, token = '', translator = NULL, last_frame = greatest(last_frame, $4),
     input_tokens = $5, output_tokens = $6, cost_usd = $7, tool_calls = $8,
     ended_at = $9::timestamptz
-WHERE id = $10 AND ended_at IS NULL
+WHERE id = $10 AND outcome = ''
 `
 
 type RunEndParams struct {
@@ -486,7 +486,7 @@ func (q *Queries) RunGet(ctx context.Context, db DBTX, id string) (Run, error) {
 
 const runGetOpen = `-- name: RunGetOpen :one
 SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, steers_token, steers, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd, claim_id FROM runs
-WHERE id = (SELECT n.id FROM runs n WHERE n.session_id = $1 ORDER BY n.no DESC LIMIT 1) AND ended_at IS NULL
+WHERE id = (SELECT n.id FROM runs n WHERE n.session_id = $1 ORDER BY n.no DESC LIMIT 1) AND outcome = ''
 `
 
 // RunGetOpen looks at the newest run only: a run begins after the one before it has ended. Whatever
@@ -608,7 +608,7 @@ func (q *Queries) RunPark(ctx context.Context, db DBTX, arg *RunParkParams) erro
 }
 
 const runReseal = `-- name: RunReseal :execrows
-UPDATE runs SET translator = $1 WHERE id = $2 AND last_frame = $3 AND translator = $4 AND ended_at IS NULL
+UPDATE runs SET translator = $1 WHERE id = $2 AND last_frame = $3 AND translator = $4 AND outcome = ''
 `
 
 type RunResealParams struct {

@@ -10,7 +10,7 @@ SELECT * FROM runs WHERE id = @id;
 -- RunGetOpen looks at the newest run only: a run begins after the one before it has ended. Whatever
 -- Postgres knows about the table, it reads one entry of the index of run numbers.
 SELECT * FROM runs
-WHERE id = (SELECT n.id FROM runs n WHERE n.session_id = @session_id ORDER BY n.no DESC LIMIT 1) AND ended_at IS NULL;
+WHERE id = (SELECT n.id FROM runs n WHERE n.session_id = @session_id ORDER BY n.no DESC LIMIT 1) AND outcome = '';
 
 -- name: RunAttach :exec
 UPDATE runs SET token = @token, attempt = @attempt, held_dispatch = @held_dispatch, held_attempt = @held_attempt,
@@ -18,7 +18,7 @@ UPDATE runs SET token = @token, attempt = @attempt, held_dispatch = @held_dispat
 WHERE id = @id;
 
 -- name: RunDoing :exec
-UPDATE runs SET doing = @doing WHERE id = @id AND token = @token AND ended_at IS NULL AND doing <> 'quarantined';
+UPDATE runs SET doing = @doing WHERE id = @id AND token = @token AND outcome = '' AND doing <> 'quarantined';
 
 -- name: RunDispatch :one
 -- RunDispatch assigns the next dispatch number of a run and returns the run.
@@ -30,7 +30,7 @@ UPDATE runs SET dispatch = dispatch + 1 WHERE id = @id RETURNING *;
 UPDATE runs SET outcome = @outcome, reason = @reason, model = @model, token = '', translator = NULL, last_frame = greatest(last_frame, @last_frame),
     input_tokens = @input_tokens, output_tokens = @output_tokens, cost_usd = sqlc.narg(cost_usd), tool_calls = @tool_calls,
     ended_at = @at::timestamptz
-WHERE id = @id AND ended_at IS NULL;
+WHERE id = @id AND outcome = '';
 
 -- name: RunClosing :one
 -- RunClosing returns a run and its prompt, what else must end with the run, and what
@@ -132,7 +132,7 @@ WHERE ended_at IS NULL AND translator IS NOT NULL AND id > @after_id ORDER BY id
 
 -- name: RunReseal :execrows
 -- RunReseal changes nothing if the state has changed meanwhile.
-UPDATE runs SET translator = @translator WHERE id = @id AND last_frame = @last_frame AND translator = @was AND ended_at IS NULL;
+UPDATE runs SET translator = @translator WHERE id = @id AND last_frame = @last_frame AND translator = @was AND outcome = '';
 
 -- name: RunsUsage :many
 -- RunsUsage returns the usage of ended runs.
