@@ -186,9 +186,10 @@ func TestPackedEventsOfOtherLengthsAreRefused(t *testing.T) {
 		require.ErrorIs(t, b.FillPages(b.ctx, "SELECT 1::bigint, -1::bigint, 5::bigint, 0, 0, now(), "+row, page), want, row)
 	}
 	for row, want := range map[string]error{
-		large + "SELECT 1, -1, 5, 0, 0, now(), 'text_delta', '', " + oneLarge:         nil,
-		large + large + "SELECT 1, -1, 5, 0, 0, now(), 'text_delta', '', " + oneLarge: postgres.ErrPacked,
-		large + "SELECT 1, -1, 5, 0, 0, now(), 'text_delta', '{}', " + onePacked:      postgres.ErrPacked,
+		large + "SELECT 1, -1, 5, 0, 0, now(), 'text_delta', '', " + oneLarge:                                               nil,
+		strings.Replace(large, "5::bigint", "6::bigint", 1) + "SELECT 1, -1, 5, 0, 0, now(), 'text_delta', '', " + oneLarge: postgres.ErrPacked,
+		large + large + "SELECT 1, -1, 5, 0, 0, now(), 'text_delta', '', " + oneLarge:                                       postgres.ErrPacked,
+		large + "SELECT 1, -1, 5, 0, 0, now(), 'text_delta', '{}', " + onePacked:                                            postgres.ErrPacked,
 	} {
 		page := eventlog.NewPage(&eventlog.Format{}, b.id, 4)
 		require.ErrorIs(t, b.FillPages(b.ctx, row, page), want, row)

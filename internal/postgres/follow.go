@@ -24,7 +24,7 @@ import (
 // An event costs little more than its index lookup, so that a reader catches up at the speed of the
 // network. The numbers of its run and conversation stand for ids that are in separate rows
 // before the events: a join per event would double the time. The events of most pages are one row,
-// see packedEvents, preceded by rows with the data of large events: a row per event takes half as long again. Other pages,
+// see packedEvents, preceded by rows with the data of large events: a row per event takes 50 % longer. Other pages,
 // such as those with mostly large events, have a row per event. Aggregates get the rows of a sorted
 // subquery in its order. A running sum of sizes would cost even more, so it is computed only for a page that ends
 // because of its bytes. Postgres executes the parts of a UNION ALL in order, and not in parallel if they read a CTE.
@@ -116,9 +116,9 @@ func (db *DB) EventsRead(ctx context.Context, pages []*eventlog.Page) error {
 
 // pageNames are the ids of the runs and conversations of a page's events.
 type pageNames struct {
-	found               bool     // the session exists
-	used                bool     // an event was read: it is too late for further names
-	large               [][]byte // data of large events, in order, before the packed events
+	found               bool         // the session exists
+	used                bool         // an event was read: it is too late for further names
+	large               []largeEvent // in order, before the packed events
 	runs, conversations numberedIDs
 }
 
@@ -176,7 +176,7 @@ func fillPages(rows pgx.Rows, pages []*eventlog.Page) error {
 				return err
 			}
 		case conversationNo < 0:
-			of.large = append(of.large, slices.Clone(data))
+			of.large = append(of.large, largeEvent{seq, slices.Clone(data)})
 		case data != nil:
 			of.used = true
 			e.Seq, e.SessionID, e.At, e.Data = seq, page.SessionID, at.UTC(), json.RawMessage(data)

@@ -20,11 +20,17 @@ import (
 // fit has a row per event instead. The bounds are in eventsRead: they also limit what Postgres concatenates before it
 // knows the size of a page.
 type packedEvents struct {
-	first int64    // seq of the first event
-	fixed []byte   // numbers, then times in microseconds since postgresEpoch
-	types []byte   // one after the other, as the data
-	data  []byte   // of events that are not large
-	large [][]byte // data of the others
+	first int64  // seq of the first event
+	fixed []byte // numbers, then times in microseconds since postgresEpoch
+	types []byte // one after the other, as the data
+	data  []byte // of events that are not large
+	large []largeEvent
+}
+
+// largeEvent is the data of an event that precedes the packed ones.
+type largeEvent struct {
+	seq  int64
+	data []byte
 }
 
 const (
@@ -46,6 +52,7 @@ func (p packedEvents) addTo(page *eventlog.Page, names *pageNames) error {
 	numbers, times := p.fixed[:8*n], p.fixed[8*n:]
 	e := eventlog.Event{SessionID: page.SessionID}
 	for i := range n {
+		e.Seq = p.first + int64(i)
 		number := binary.BigEndian.Uint64(numbers[8*i:])
 		inType, inData := int(number>>9&63), int(number&largeData)
 		if inType > len(p.types) {
@@ -53,15 +60,14 @@ func (p packedEvents) addTo(page *eventlog.Page, names *pageNames) error {
 		}
 		e.Type, p.types = reuse(e.Type, p.types[:inType]), p.types[inType:]
 		switch {
-		case inData == largeData && len(p.large) > 0:
-			e.Data, p.large = json.RawMessage(p.large[0]), p.large[1:]
+		case inData == largeData && len(p.large) > 0 && p.large[0].seq == e.Seq:
+			e.Data, p.large = json.RawMessage(p.large[0].data), p.large[1:]
 		case inData < largeData && inData <= len(p.data):
 			e.Data, p.data = json.RawMessage(p.data[:inData]), p.data[inData:]
 		default:
 			return errPacked
 		}
 		micros := int64(binary.BigEndian.Uint64(times[8*i:]))
-		e.Seq = p.first + int64(i)
 		e.At = time.Unix(postgresEpoch+micros/1e6, micros%1e6*1e3).UTC()
 		e.ConversationID, e.RunID = names.conversations.id(int32(number>>15&(1<<17-1))), names.runs.id(int32(number>>32))
 		page.Add(&e)
