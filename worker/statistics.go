@@ -10,13 +10,14 @@ import (
 // table is analyzed by one at a time. Without tables it does nothing.
 type Statistics struct {
 	Tables StatisticsTables
-	// Every is the time between two looks at the sizes of tables. Default 15s.
+	// Every is the time between two looks at the sizes of tables. After an error it doubles each time, up to 40 times
+	// as long: the analysis of a table may fail for a long time, after much work. Default 15s.
 	Every time.Duration
 }
 
-// StatisticsTables analyzes tables that have grown since their last analysis, and returns their names.
+// StatisticsTables analyzes the tables that have grown since their last analysis, and returns the names of those that were due.
 type StatisticsTables interface {
-	StatisticsRefresh(ctx context.Context) ([]string, error)
+	StatisticsRefresh(ctx context.Context) (due []string, err error)
 }
 
 func (s Statistics) run(ctx context.Context, logger *slog.Logger) error {
@@ -26,13 +27,27 @@ func (s Statistics) run(ctx context.Context, logger *slog.Logger) error {
 	if s.Every == 0 {
 		s.Every = 15 * time.Second
 	}
-	return repeat(ctx, s.Every, func() {
-		analyzed, err := s.Tables.StatisticsRefresh(ctx)
+	pause := s.Every
+	for {
+		due, err := s.Tables.StatisticsRefresh(ctx)
 		switch {
-		case err != nil && ctx.Err() == nil:
-			logger.WarnContext(ctx, "could not analyze tables that have grown; retrying", slog.Any("error", err))
-		case len(analyzed) > 0:
-			logger.DebugContext(ctx, "analyzed tables that have grown", slog.Any("tables", analyzed))
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			pause = min(2*pause, 40*s.Every)
+			logger.WarnContext(ctx, "could not analyze every table that has grown; retrying", slog.Any("error", err), slog.Duration("after", pause))
+		default:
+			pause = s.Every
 		}
-	})
+		if len(due) > 0 {
+			logger.DebugContext(ctx, "tables that have grown were due for an analysis", slog.Any("tables", due))
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
 }

@@ -2,37 +2,58 @@ package postgres
 
 import (
 	"context"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// fewRows is the number of rows below which it does not matter whether a statement reads all rows of a table.
-const fewRows = 50
+// statisticsLock is the advisory lock of the process that analyzes a table.
+const statisticsLock = 0x6f77_7374
 
-// StatisticsRefresh analyzes the tables that have doubled since they were analyzed, and returns their names. Postgres plans
-// a statement for the size that its tables had at their last analysis: while tables are small, it prefers to read
-// whole tables, and connections keep such a plan until the next analysis. Autovacuum analyzes by changed rows, of which
-// a busy session has thousands without any growth; see migration 00194. Tables that another process
-// analyzes at that time are skipped.
-func (db *DB) StatisticsRefresh(ctx context.Context) ([]string, error) {
+// analysisDue selects the tables that have at least 50 rows, and have doubled since they were analyzed, or never were. The role can
+// only analyze the tables that it owns.
+const analysisDue = `FROM pg_stat_user_tables s JOIN pg_class c ON c.oid = s.relid
+	WHERE s.schemaname = current_schema() AND pg_has_role(c.relowner, 'USAGE') AND s.n_live_tup >= 50
+		AND (s.n_live_tup >= 2 * c.reltuples OR s.last_analyze IS NULL AND s.last_autoanalyze IS NULL)`
+
+// StatisticsRefresh analyzes the tables that have doubled in size since they were analyzed, and returns the names of those that were
+// due. Postgres plans a statement for the size that its tables had at their last analysis: while tables are small, it
+// prefers to read whole tables, and connections keep such a plan until the next analysis. Autovacuum analyzes by changed
+// rows, of which a busy session has thousands without any growth; see migration 00194. A table that is locked is
+// skipped. If some tables cannot be analyzed, the others are, and the error joins the reasons.
+func (db *DB) StatisticsRefresh(ctx context.Context) (due []string, err error) {
 	const doing = "refresh statistics"
+	rows, err := db.pool.Query(ctx, "SELECT s.schemaname, s.relname "+analysisDue+" ORDER BY s.relname")
+	if err != nil {
+		return nil, fault(doing, err)
+	}
+	tables, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (name pgx.Identifier, err error) {
+		name = make(pgx.Identifier, 2)
+		return name, row.Scan(&name[0], &name[1])
+	})
+	if err != nil {
+		return nil, fault(doing, err)
+	}
+	var failed []error
+	for _, table := range tables {
+		due = append(due, table[1])
+		failed = append(failed, db.analyze(ctx, table))
+	}
+	return due, fault(doing, errors.Join(failed...))
+}
+
+// analyze analyzes a table unless another process has just done so, or is analyzing one.
+func (db *DB) analyze(ctx context.Context, table pgx.Identifier) error {
 	ctx, cancel := db.bulk(ctx)
 	defer cancel()
-	rows, err := db.pool.Query(ctx, `
-		SELECT c.relname FROM pg_stat_user_tables s JOIN pg_class c ON c.oid = s.relid
-		WHERE s.schemaname = current_schema() AND pg_has_role(c.relowner, 'USAGE') AND s.n_live_tup >= $1 AND s.n_live_tup >= 2 * c.reltuples
-		ORDER BY c.relname`, fewRows)
-	if err != nil {
-		return nil, fault(doing, err)
-	}
-	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return nil, fault(doing, err)
-	}
-	for i, table := range tables {
-		if _, err := db.pool.Exec(ctx, "ANALYZE (SKIP_LOCKED) "+pgx.Identifier{table}.Sanitize()); err != nil {
-			return tables[:i], fault(doing, err)
+	return db.inTx(ctx, "analyze "+table[1], pgx.TxOptions{}, func(tx pgx.Tx) error {
+		var due bool
+		err := tx.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock($1) AND EXISTS (SELECT "+analysisDue+" AND s.relname = $2)",
+			int64(statisticsLock), table[1]).Scan(&due)
+		if err != nil || !due {
+			return err
 		}
-	}
-	return tables, nil
+		_, err = tx.Exec(ctx, "ANALYZE (SKIP_LOCKED) "+table.Sanitize())
+		return err
+	})
 }

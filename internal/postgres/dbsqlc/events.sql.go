@@ -155,7 +155,7 @@ type EventsExtendRow struct {
 }
 
 // EventsExtend appends one delta to the log of each session, with the state of its run after it,
-// and returns the sessions of the deltas that it has appended, and their positions. It suffices if no other data decides about
+// and returns the session and the position of each delta that it has appended. It suffices if no other data decides about
 // the append: the run has the attempt's token and none of the delta's frames, and its block accepts
 // text. It skips all other sessions, and those that other transactions have locked.
 //

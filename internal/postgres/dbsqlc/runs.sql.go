@@ -419,7 +419,7 @@ type RunEndParams struct {
 }
 
 // RunEnd clears the token, so that an attempt that still holds it cannot append, and the state,
-// which is no longer needed.
+// which is no longer needed. See RunGetOpen for the condition.
 func (q *Queries) RunEnd(ctx context.Context, db DBTX, arg *RunEndParams) error {
 	_, err := db.Exec(ctx, runEnd,
 		arg.Outcome,
@@ -490,7 +490,8 @@ WHERE id = (SELECT n.id FROM runs n WHERE n.session_id = $1 ORDER BY n.no DESC L
 `
 
 // RunGetOpen looks at the newest run only: a run begins after the one before it has ended. Whatever
-// Postgres knows about the table, it reads one entry of the index of run numbers.
+// Postgres knows about the table, it reads one entry of the index of run numbers. An open run has no
+// outcome, as well as no end; a condition on its end would suit the index of all open runs.
 func (q *Queries) RunGetOpen(ctx context.Context, db DBTX, sessionID string) (Run, error) {
 	row := db.QueryRow(ctx, runGetOpen, sessionID)
 	var i Run

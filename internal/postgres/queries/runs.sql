@@ -8,7 +8,8 @@ SELECT * FROM runs WHERE id = @id;
 
 -- name: RunGetOpen :one
 -- RunGetOpen looks at the newest run only: a run begins after the one before it has ended. Whatever
--- Postgres knows about the table, it reads one entry of the index of run numbers.
+-- Postgres knows about the table, it reads one entry of the index of run numbers. An open run has no
+-- outcome, as well as no end; a condition on its end would suit the index of all open runs.
 SELECT * FROM runs
 WHERE id = (SELECT n.id FROM runs n WHERE n.session_id = @session_id ORDER BY n.no DESC LIMIT 1) AND outcome = '';
 
@@ -26,7 +27,7 @@ UPDATE runs SET dispatch = dispatch + 1 WHERE id = @id RETURNING *;
 
 -- name: RunEnd :exec
 -- RunEnd clears the token, so that an attempt that still holds it cannot append, and the state,
--- which is no longer needed.
+-- which is no longer needed. See RunGetOpen for the condition.
 UPDATE runs SET outcome = @outcome, reason = @reason, model = @model, token = '', translator = NULL, last_frame = greatest(last_frame, @last_frame),
     input_tokens = @input_tokens, output_tokens = @output_tokens, cost_usd = sqlc.narg(cost_usd), tool_calls = @tool_calls,
     ended_at = @at::timestamptz
