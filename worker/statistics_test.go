@@ -18,7 +18,7 @@ type tablesDue struct {
 	failed int // further calls that fail
 }
 
-func (d *tablesDue) StatisticsRefresh(context.Context) ([]string, error) {
+func (d *tablesDue) StatisticsRefresh(context.Context, int) ([]string, error) {
 	d.at = append(d.at, time.Since(d.began))
 	if d.failed > 0 {
 		d.failed--

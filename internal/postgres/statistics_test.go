@@ -25,7 +25,7 @@ func TestStatisticsFollowGrowth(t *testing.T) {
 		return n
 	}
 	due := func() bool {
-		tables, err := b.StatisticsRefresh(b.ctx)
+		tables, err := b.StatisticsRefresh(b.ctx, 50)
 		require.NoError(t, err)
 		return slices.Contains(tables, "growing")
 	}
@@ -80,7 +80,7 @@ func TestStatisticsFollowGrowth(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return count("SELECT n_live_tup FROM pg_stat_user_tables WHERE relname = 'restored'") == 100
 	}, waitLimit, 10*time.Millisecond)
-	tables, err := b.StatisticsRefresh(b.ctx)
+	tables, err := b.StatisticsRefresh(b.ctx, 50)
 	require.NoError(t, err)
 	require.Contains(t, tables, "restored")
 	require.Positive(t, count("SELECT count(*) FROM pg_stats WHERE tablename = 'restored'"))
@@ -114,7 +114,7 @@ func TestPlansFollowGrowth(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close(b.ctx)
 	require.Eventually(t, func() bool {
-		_, refreshErr := db.StatisticsRefresh(b.ctx)
+		_, refreshErr := db.StatisticsRefresh(b.ctx, 50)
 		var known int
 		err := conn.QueryRow(b.ctx, "SELECT count(*) FROM pg_class WHERE relname IN ('sessions', 'runs', 'blocks', 'event_log') AND reltuples >= 100").Scan(&known)
 		return refreshErr == nil && err == nil && known == 4
