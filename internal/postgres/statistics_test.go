@@ -86,6 +86,34 @@ func TestStatisticsFollowGrowth(t *testing.T) {
 	require.Positive(t, count("SELECT count(*) FROM pg_stats WHERE tablename = 'restored'"))
 }
 
+// TestStatisticsOfOtherTablesFollowGrowth has a table that cannot be analyzed, because an index needs a function that fails. It
+// precedes a table that can.
+func TestStatisticsOfOtherTablesFollowGrowth(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	conn, err := pgx.Connect(b.ctx, b.url)
+	require.NoError(t, err)
+	defer conn.Close(b.ctx)
+	b.sql(t, "CREATE FUNCTION checked(n int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN n; END $$")
+	for _, table := range []string{"a_broken", "b_whole"} {
+		b.sql(t, "CREATE TABLE "+table+" (n int) WITH (autovacuum_enabled = off)")
+		b.sql(t, "INSERT INTO "+table+" SELECT generate_series(1, 100)")
+	}
+	b.sql(t, "CREATE INDEX ON a_broken (checked(n))")
+	b.sql(t, "CREATE OR REPLACE FUNCTION checked(n int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RAISE 'refused'; END $$")
+	require.Eventually(t, func() bool {
+		var known int
+		err := conn.QueryRow(b.ctx, "SELECT count(*) FROM pg_stat_user_tables WHERE relname IN ('a_broken', 'b_whole') AND n_live_tup = 100").Scan(&known)
+		return err == nil && known == 2
+	}, waitLimit, 10*time.Millisecond)
+	due, err := b.StatisticsRefresh(b.ctx, 50)
+	require.ErrorContains(t, err, "a_broken")
+	require.Subset(t, due, []string{"a_broken", "b_whole"})
+	var rows int
+	require.NoError(t, conn.QueryRow(b.ctx, "SELECT reltuples::int FROM pg_class WHERE relname = 'b_whole'").Scan(&rows))
+	require.Equal(t, 100, rows)
+}
+
 // TestPlansFollowGrowth plans the statements of a turn while there is one session. When there are many, the same
 // connection looks up sessions, runs, blocks and events by keys.
 func TestPlansFollowGrowth(t *testing.T) {
