@@ -495,6 +495,66 @@ func TestUnansweredGreetingStaysWhileClaimIsRepeated(t *testing.T) {
 	require.Equal(t, 1, b.attaches())
 }
 
+// TestGreetingOfLostAttachHarmsNoLaterAttempt loses the first attempt at the second run of a sandbox, whose
+// link is kept, after the runner was greeted: with and without the commit of the attempt.
+func TestGreetingOfLostAttachHarmsNoLaterAttempt(t *testing.T) {
+	t.Parallel()
+	for name, greetings := range map[string]int{"committed": 2, "not committed": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			ready := b.create(t)
+			losing := &losingAttaches{Store: b.steps.Store, committed: name == "committed"}
+			b.steps.Store = losing
+			require.Equal(t, "the first", b.say(t, ready, "the first"))
+			in := b.claim(t, ready, "the second")
+			in.Dispatch = 1
+			_, err := b.turn(in)
+			require.ErrorContains(t, err, "not available")
+			in.Dispatch = 2
+			result, err := b.turn(in)
+			require.NoError(t, err)
+			require.Equal(t, session.OutcomeCompleted, result.Outcome)
+			require.Equal(t, "the second", b.output(t, in.RunID))
+			require.Equal(t, greetings, losing.greeted, "every attempt that may be the first greets the runner")
+		})
+	}
+}
+
+// losingAttaches loses the first attempt at the second run.
+type losingAttaches struct {
+	activities.Store
+	committed bool
+	calls     int
+	greeted   int
+	first     run.Start
+}
+
+func (l *losingAttaches) RunAttach(
+	ctx context.Context, runID, token string, by run.Dispatch, expected func(run.Start),
+) (start run.Start, err error) {
+	greet := func(start run.Start) {
+		l.greeted++
+		expected(start)
+	}
+	l.calls++
+	switch {
+	case l.calls == 2 && !l.committed:
+		start = l.first
+		start.Run.ID = runID
+		greet(start)
+	default:
+		start, err = l.Store.RunAttach(ctx, runID, token, by, greet)
+	}
+	if l.calls == 1 {
+		l.first = start
+	}
+	if l.calls == 2 && err == nil {
+		return run.Start{}, &failure.Error{Code: failure.Unavailable, Message: "the database is not available"}
+	}
+	return start, err
+}
+
 // TestAttendedTurnIsHandedOver stops the worker during an attended turn. The workflow finds the run
 // and gives it to another worker.
 func TestAttendedTurnIsHandedOver(t *testing.T) {

@@ -267,9 +267,9 @@ const (
 	stepSandboxes  = "sandboxes"
 )
 
-func (s *steps) RunAttach(ctx context.Context, runID, token string, by run.Dispatch) (start run.Start, err error) {
+func (s *steps) RunAttach(ctx context.Context, runID, token string, by run.Dispatch, expected func(run.Start)) (start run.Start, err error) {
 	err = s.take(stepAttach, nil, func() error {
-		start, err = s.Store.RunAttach(ctx, runID, token, by)
+		start, err = s.Store.RunAttach(ctx, runID, token, by, expected)
 		return err
 	})
 	return start, err

@@ -476,7 +476,7 @@ func (b *harness) plant(t *testing.T, words string) {
 	require.NoError(t, err)
 	b.transit(t, session.EventReady)
 	in := b.claim(t, second, words)
-	_, err = b.db.RunAttach(b.ctx, in.RunID, "t", run.Dispatch{No: 1, Attempt: 1})
+	_, err = b.db.RunAttach(b.ctx, in.RunID, "t", run.Dispatch{No: 1, Attempt: 1}, nil)
 	require.NoError(t, err)
 	block := `{"block":{"id":"b","type":"assistant_text","status":"streaming","createdAt":"2026-01-01T00:00:00Z","content":"` + words + `"}}`
 	verdicts, err := b.db.EventsAppend(b.ctx, []eventlog.Append{{

@@ -30,8 +30,9 @@ type Turns struct {
 type turnStore interface {
 	attendantStore
 	// RunAttach makes token the only valid one of the run and returns the run's input.
-	// illegal_state if the run has ended, or another attempt that is not older than by has it.
-	RunAttach(ctx context.Context, runID, token string, by run.Dispatch) (run.Start, error)
+	// illegal_state if the run has ended, or another attempt that is not older than by has it. expected
+	// is called like run.Claim.Expected, for the first attempt.
+	RunAttach(ctx context.Context, runID, token string, by run.Dispatch, expected func(run.Start)) (run.Start, error)
 	RunGet(ctx context.Context, runID string) (run.Run, error)
 	// RunEnd gives run and prompt their outcome with the events turn_end, prompt and queue, and
 	// counts metrics. A run that has ended keeps its outcome, which is returned either way.
@@ -54,8 +55,10 @@ func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error)
 	defer place.release()
 	token := turn.NewToken()
 	by := run.Dispatch{No: in.Dispatch, Attempt: int64(activity.GetInfo(ctx).Attempt)}
-	start, err := recorded(ctx, func(ctx context.Context) (run.Start, error) {
-		return t.store.RunAttach(ctx, in.RunID, token, by)
+	attendant := t.newAttendant(in, pulse, place)
+	defer attendant.stop()
+	start, err := recorded(ctx, func(recording context.Context) (run.Start, error) {
+		return t.store.RunAttach(recording, in.RunID, token, by, func(start run.Start) { attendant.greet(ctx, start) })
 	})
 	if failure.CodeOf(err) == failure.IllegalState {
 		return t.superseded(ctx, in, err)
@@ -75,8 +78,6 @@ func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error)
 	if start.Quarantine {
 		return t.quarantine(ctx, in, start)
 	}
-	attendant := t.newAttendant(in, pulse, place)
-	defer attendant.stop()
 	for {
 		result, attending, err := t.measuredTurn(ctx, in, start, token, attendant)
 		if err != nil || !attending {

@@ -38,7 +38,7 @@ func speak(t *testing.T, b *harness, db *postgres.DB) spoken {
 	v, err := db.RunBegin(ctx, s.id, "m1", runID, 1)
 	require.NoError(t, err)
 	require.True(t, v.Granted)
-	_, err = db.RunAttach(ctx, runID, "t1", run.Dispatch{No: 1, Attempt: 1})
+	_, err = db.RunAttach(ctx, runID, "t1", run.Dispatch{No: 1, Attempt: 1}, nil)
 	require.NoError(t, err)
 	at, err := db.EventsPosition(ctx, s.id)
 	require.NoError(t, err)

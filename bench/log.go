@@ -144,7 +144,7 @@ func newLogWriter(ctx context.Context, db *postgres.DB, appender *eventlog.Appen
 	if _, err := db.RunBegin(ctx, w.session, prompt.ID, w.runID, 1); err != nil {
 		return nil, err
 	}
-	_, err = db.RunAttach(ctx, w.runID, logToken, run.Dispatch{No: 1, Attempt: 1})
+	_, err = db.RunAttach(ctx, w.runID, logToken, run.Dispatch{No: 1, Attempt: 1}, nil)
 	return w, err
 }
 

@@ -73,7 +73,7 @@ func (b *logBundle) run(t testingT, sessionID string) string {
 	v, err := b.db.RunBegin(ctx, sessionID, p.ID, runID, 1)
 	require.NoError(t, err)
 	require.True(t, v.Granted)
-	_, err = b.db.RunAttach(ctx, runID, "t1", run.Dispatch{No: 1, Attempt: 1})
+	_, err = b.db.RunAttach(ctx, runID, "t1", run.Dispatch{No: 1, Attempt: 1}, nil)
 	require.NoError(t, err)
 	return runID
 }

@@ -88,7 +88,7 @@ func TestImportedSessionWakesFromItsArchive(t *testing.T) {
 		one.transit(t, session.EventWake, "")
 		one.reserve(t, 1)
 		one.transit(t, session.EventReady, "")
-		start, err := one.RunAttach(one.ctx, one.begin(t, one.submit(t, "next")), "t1", run.Dispatch{No: 1, Attempt: 1})
+		start, err := one.RunAttach(one.ctx, one.begin(t, one.submit(t, "next")), "t1", run.Dispatch{No: 1, Attempt: 1}, nil)
 		require.NoError(t, err)
 		require.Equal(t, in.MemoryID, start.MemoryID)
 		require.True(t, start.Resume)

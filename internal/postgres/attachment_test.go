@@ -131,7 +131,7 @@ func TestAttachmentsAreStoredWithTheirPrompt(t *testing.T) {
 
 	b.running(t)
 	runID := b.begin(t, prompt.ID)
-	start, err := b.RunAttach(b.ctx, runID, "t2", run.Dispatch{No: 2, Attempt: 1})
+	start, err := b.RunAttach(b.ctx, runID, "t2", run.Dispatch{No: 2, Attempt: 1}, nil)
 	require.NoError(t, err)
 	require.Equal(t, resource.Attachments(prompt.Attachments), resource.Attachments(start.Prompt.Attachments))
 	for _, e := range b.events(t) {

@@ -84,14 +84,14 @@ func (db *DB) RunClaim(ctx context.Context, c run.Claim) (claimed run.Claimed, e
 		return run.Claimed{}, err
 	}
 	if claimed.Start != nil {
-		db.runs.remember(claimed.Start.Run.ID, c.SessionID)
+		db.runs.remember(claimed.Start.Run.ID, runKey{sessionID: c.SessionID, promptID: claimed.Start.Prompt.ID, generation: c.Generation})
 		err = db.openState(&claimed.Start.Run)
 	}
 	return claimed, err
 }
 
 func (s *sessionTx) claimed(ctx context.Context, run dbsqlc.Run, claimed *run.Claimed) error {
-	start, err := s.runStart(ctx, run)
+	start, err := s.runStart(ctx, run, new(startable))
 	claimed.Attended, claimed.Start = true, &start
 	return err
 }

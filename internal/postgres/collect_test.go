@@ -88,7 +88,7 @@ func TestCollectedPromptsRunAsOne(t *testing.T) {
 	require.Equal(t, first.ID, b.claim(t, second.ID).Earlier.ID)
 
 	runID := b.begin(t, first.ID)
-	start, err := b.RunAttach(b.ctx, runID, "t2", run.Dispatch{No: 1, Attempt: 2})
+	start, err := b.RunAttach(b.ctx, runID, "t2", run.Dispatch{No: 1, Attempt: 2}, nil)
 	require.NoError(t, err)
 	require.Equal(t, "one\n\ntwo\n\nthree", start.Prompt.Content)
 	var files []string
@@ -141,7 +141,7 @@ func TestFilesOfJoinedPromptsGetUniqueNames(t *testing.T) {
 	})
 	b.collect(t, "three", func(p *session.Prompt) { p.Attachments = []attachment.Attachment{named(long, "3")} })
 	b.lapse(t)
-	start, err := b.RunAttach(b.ctx, b.begin(t, first.ID), "t2", run.Dispatch{No: 1, Attempt: 2})
+	start, err := b.RunAttach(b.ctx, b.begin(t, first.ID), "t2", run.Dispatch{No: 1, Attempt: 2}, nil)
 	require.NoError(t, err)
 	names := map[string]bool{}
 	for _, a := range start.Prompt.Attachments {
@@ -235,7 +235,7 @@ func TestCollectedPromptsAreWithdrawnAndReplacedOneByOne(t *testing.T) {
 	require.EqualValues(t, -1, b.prompt(t, second.ID).Rank)
 	require.Equal(t, second.ID, b.claim(t, before).Earlier.ID)
 	runID := b.begin(t, second.ID)
-	start, err := b.RunAttach(b.ctx, runID, "t2", run.Dispatch{No: 1, Attempt: 2})
+	start, err := b.RunAttach(b.ctx, runID, "t2", run.Dispatch{No: 1, Attempt: 2}, nil)
 	require.NoError(t, err)
 	require.Equal(t, "two\n\n3", start.Prompt.Content)
 }

@@ -64,7 +64,7 @@ func TestDatabaseOfEarlierReleaseIsMigratedAndUsed(t *testing.T) {
 	require.NoError(t, err)
 	runID := fmt.Sprintf("run_%030x02", 2)
 	require.Equal(t, runID, opened.Processing.RunID)
-	start, err := b.RunAttach(b.ctx, runID, "t2", run.Dispatch{No: opened.Processing.Dispatch, Attempt: 1})
+	start, err := b.RunAttach(b.ctx, runID, "t2", run.Dispatch{No: opened.Processing.Dispatch, Attempt: 1}, nil)
 	require.NoError(t, err)
 	require.Equal(t, "second", start.Prompt.Content)
 	require.JSONEq(t, `{"v":1}`, string(start.Run.Translator))

@@ -127,7 +127,7 @@ func TestFilesAreStoredAndReportedOnce(t *testing.T) {
 	batch.Changes = []workspacefile.Change{removed(1, "new")}
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
 	require.Equal(t, []string{"a", "dir/large", "empty"}, b.paths(t, ""))
-	start, err := b.RunAttach(b.ctx, batch.RunID, "t2", run.Dispatch{No: 1, Attempt: 2})
+	start, err := b.RunAttach(b.ctx, batch.RunID, "t2", run.Dispatch{No: 1, Attempt: 2}, nil)
 	require.NoError(t, err)
 	require.Equal(t, workspacefile.Position{Session: b.id, Lineage: "l2", Seq: 1, Base: "c0ffee"}, start.Files)
 }

@@ -25,7 +25,7 @@ func (b *harness) started(t *testing.T, text string, outcome session.Outcome) (p
 	t.Helper()
 	promptID = b.submit(t, text)
 	runID := b.begin(t, promptID)
-	start, err := b.RunAttach(b.ctx, runID, "t1", run.Dispatch{No: 1, Attempt: 1})
+	start, err := b.RunAttach(b.ctx, runID, "t1", run.Dispatch{No: 1, Attempt: 1}, nil)
 	require.NoError(t, err)
 	b.say(t, runID, text)
 	_, err = b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: outcome})

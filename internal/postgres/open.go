@@ -114,7 +114,7 @@ type DB struct {
 	options  Options
 	gates    gates               // admit one writer per session
 	lockWait *semaphore.Weighted // connections that may wait for locks concurrently
-	runs     runSessions
+	runs     runKeys
 	readers  *notifier
 	titles   knownSearchIndex
 	prober   prober

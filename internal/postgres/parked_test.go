@@ -63,7 +63,7 @@ func TestQuestionSurvivesItsSandbox(t *testing.T) {
 	require.True(t, p.Parked)
 	require.False(t, p.Due)
 	require.WithinDuration(t, time.Now().Add(time.Hour), p.Until, time.Minute)
-	_, err = b.RunAttach(b.ctx, runID, "late", run.Dispatch{No: 9, Attempt: 1})
+	_, err = b.RunAttach(b.ctx, runID, "late", run.Dispatch{No: 9, Attempt: 1}, nil)
 	requireCode(t, failure.IllegalState, err)
 
 	q, err := b.QuestionAnswer(b.ctx, b.id, b.questions(t)[0].ID, question.Answer{Decision: question.Once})
@@ -84,8 +84,9 @@ func TestQuestionSurvivesItsSandbox(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, c, again)
 
-	start, err := b.RunAttach(b.ctx, runID, "next", run.Dispatch{No: c.Dispatch, Attempt: 1})
+	start, err := b.RunAttach(b.ctx, runID, "next", run.Dispatch{No: c.Dispatch, Attempt: 1}, nil)
 	require.NoError(t, err)
+	require.Equal(t, "sb-2", start.SandboxID)
 	require.EqualValues(t, 1, start.Run.Part)
 	require.EqualValues(t, 5, start.Run.FrameBase, "frame 4 closes the open blocks of the previous part")
 	parked, err := b.QuestionsParked(b.ctx, runID, 1)
@@ -237,7 +238,7 @@ func TestUsageOfParkedRunIncludesAllParts(t *testing.T) {
 			b.awake(t, session.ReasonAnswer)
 			next, err := b.RunContinue(b.ctx, runID, 2)
 			require.NoError(t, err)
-			start, err := b.RunAttach(b.ctx, runID, "token", run.Dispatch{No: next.Dispatch, Attempt: 1})
+			start, err := b.RunAttach(b.ctx, runID, "token", run.Dispatch{No: next.Dispatch, Attempt: 1}, nil)
 			require.NoError(t, err)
 
 			second := permission
@@ -252,7 +253,7 @@ func TestUsageOfParkedRunIncludesAllParts(t *testing.T) {
 			b.awake(t, session.ReasonAnswer)
 			next, err = b.RunContinue(b.ctx, runID, 3)
 			require.NoError(t, err)
-			_, err = b.RunAttach(b.ctx, runID, "last", run.Dispatch{No: next.Dispatch, Attempt: 1})
+			_, err = b.RunAttach(b.ctx, runID, "last", run.Dispatch{No: next.Dispatch, Attempt: 1}, nil)
 			require.NoError(t, err)
 			ended, err := b.RunEnd(b.ctx, run.Ending{
 				RunID: runID, Token: "last", Outcome: session.OutcomeCompleted, Usage: usage.Usage{InputTokens: 1000, OutputTokens: 1, CostUSD: 2, ToolCalls: 5},

@@ -270,7 +270,7 @@ func everyCall(ctx context.Context, db *postgres.DB, id string) map[string]error
 		},
 		"append": func() error { _, err := db.EventsTryAppend(ctx, []eventlog.Append{{SessionID: id}}); return err },
 		"attach": func() error {
-			_, err := db.RunAttach(ctx, "run_none", "t", run.Dispatch{No: 1, Attempt: 1})
+			_, err := db.RunAttach(ctx, "run_none", "t", run.Dispatch{No: 1, Attempt: 1}, nil)
 			return err
 		},
 		"end": func() error { _, err := db.RunEnd(ctx, run.Ending{RunID: "run_none"}); return err },

@@ -79,7 +79,7 @@ func TestTurnHasProfileOfItsSession(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, b.ProfileDelete(b.ctx, p.ID))
 	b.running(t)
-	start, err := b.RunAttach(b.ctx, b.begin(t, b.submit(t, "1")), "token", run.Dispatch{No: 1, Attempt: 2})
+	start, err := b.RunAttach(b.ctx, b.begin(t, b.submit(t, "1")), "token", run.Dispatch{No: 1, Attempt: 2}, nil)
 	require.NoError(t, err)
 	require.Equal(t, ref, start.ProfileRef)
 	require.Equal(t, &p.Spec, start.Profile)

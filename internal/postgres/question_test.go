@@ -23,7 +23,7 @@ func asking(t *testing.T, expires time.Duration, asked ...question.Asked) (b *ha
 	b = setup(t)
 	b.running(t)
 	runID = b.begin(t, b.submit(t, "1"))
-	start, err := b.RunAttach(b.ctx, runID, "token", run.Dispatch{No: 1, Attempt: 2})
+	start, err := b.RunAttach(b.ctx, runID, "token", run.Dispatch{No: 1, Attempt: 2}, nil)
 	require.NoError(t, err)
 	add = eventlog.Append{SessionID: b.id, RunID: runID, Generation: start.Run.Generation, Token: "token", State: []byte(`{}`), LastFrame: 3}
 	add.Events = []eventlog.Draft{draft("title", 2, 0, `{"title":"before"}`), draft("title", 3, 0, `{"title":"after"}`)}
@@ -194,7 +194,7 @@ func TestDisplacedAttemptReportsNothing(t *testing.T) {
 	t.Parallel()
 	b, runID, _ := asking(t, time.Hour, permission)
 	q := b.questions(t)[0]
-	_, err := b.RunAttach(b.ctx, runID, "newer", run.Dispatch{No: 1, Attempt: 3})
+	_, err := b.RunAttach(b.ctx, runID, "newer", run.Dispatch{No: 1, Attempt: 3}, nil)
 	require.NoError(t, err)
 	_, err = b.QuestionAnswer(b.ctx, b.id, q.ID, question.Answer{Decision: question.Once})
 	require.NoError(t, err)

@@ -53,7 +53,7 @@ func TestQueuedPromptIsReplaced(t *testing.T) {
 	runID := b.begin(t, first)
 	_, err = b.PromptReplace(b.ctx, b.id, first, "too late")
 	requireCode(t, failure.NotQueued, err)
-	start, err := b.RunAttach(b.ctx, runID, "t1", run.Dispatch{No: 1, Attempt: 1})
+	start, err := b.RunAttach(b.ctx, runID, "t1", run.Dispatch{No: 1, Attempt: 1}, nil)
 	require.NoError(t, err)
 	require.Equal(t, "deploy to staging", start.Prompt.Content)
 	_, err = b.PromptReplace(b.ctx, b.id, "none", "x")

@@ -35,7 +35,7 @@ func (m *queueModel) takeSteers(rt *rapid.T) {
 	claim, err := m.RunGet(m.ctx, m.run)
 	require.NoError(m.t, err)
 	if claim.Token == "" {
-		start, err := m.RunAttach(m.ctx, m.run, "t", run.Dispatch{No: 1, Attempt: 1})
+		start, err := m.RunAttach(m.ctx, m.run, "t", run.Dispatch{No: 1, Attempt: 1}, nil)
 		require.NoError(m.t, err)
 		m.gets(rt, m.running, session.PromptProcessing, start.Prompt.Attachments)
 	}

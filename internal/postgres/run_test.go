@@ -76,7 +76,7 @@ func TestOldGenerationIsFenced(t *testing.T) {
 	b.reserve(t, 2)
 	_, err := b.RunBegin(b.ctx, b.id, b.submit(t, "2"), session.NewID(session.RunPrefix), 1)
 	requireCode(t, failure.IllegalState, err)
-	_, err = b.RunAttach(b.ctx, runID, "t2", run.Dispatch{No: 1, Attempt: 2})
+	_, err = b.RunAttach(b.ctx, runID, "t2", run.Dispatch{No: 1, Attempt: 2}, nil)
 	requireCode(t, failure.IllegalState, err)
 	start, err := b.RunFence(b.ctx, runID, "fence")
 	require.NoError(t, err)
@@ -96,7 +96,7 @@ func TestOlderAttemptIsFenced(t *testing.T) {
 	b.running(t)
 	runID := b.begin(t, b.submit(t, "hello")) // attaches as attempt 1 of dispatch 1
 	attach := func(token string, no, attempt int64) error {
-		_, err := b.RunAttach(b.ctx, runID, token, run.Dispatch{No: no, Attempt: attempt})
+		_, err := b.RunAttach(b.ctx, runID, token, run.Dispatch{No: no, Attempt: attempt}, nil)
 		return err
 	}
 	require.NoError(t, attach("second", 1, 2))
@@ -126,7 +126,7 @@ func TestNewAttemptTakesOverRun(t *testing.T) {
 	b.running(t)
 	runID := b.begin(t, b.submit(t, "hello"))
 	before := b.position(t)
-	start, err := b.RunAttach(b.ctx, runID, "t1", run.Dispatch{No: 1, Attempt: 1})
+	start, err := b.RunAttach(b.ctx, runID, "t1", run.Dispatch{No: 1, Attempt: 1}, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, start.Run.Attempt, "the same attempt again")
 	require.Equal(t, before, b.position(t))
@@ -136,7 +136,7 @@ func TestNewAttemptTakesOverRun(t *testing.T) {
 	require.Equal(t, "hello", start.Prompt.Content)
 	require.EqualValues(t, -1, start.Run.LastFrame)
 
-	start, err = b.RunAttach(b.ctx, runID, "t2", run.Dispatch{No: 1, Attempt: 2})
+	start, err = b.RunAttach(b.ctx, runID, "t2", run.Dispatch{No: 1, Attempt: 2}, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, start.Run.Attempt)
 	events := b.events(t)
@@ -153,7 +153,7 @@ func TestNewAttemptTakesOverRun(t *testing.T) {
 
 	_, err = b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t2", Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
-	_, err = b.RunAttach(b.ctx, runID, "t3", run.Dispatch{No: 1, Attempt: 3})
+	_, err = b.RunAttach(b.ctx, runID, "t3", run.Dispatch{No: 1, Attempt: 3}, nil)
 	requireCode(t, failure.IllegalState, err)
 	open, err = b.RunOpen(b.ctx, b.id)
 	require.NoError(t, err)
@@ -161,13 +161,13 @@ func TestNewAttemptTakesOverRun(t *testing.T) {
 	next := session.NewID(session.RunPrefix)
 	_, err = b.RunBegin(b.ctx, b.id, b.submit(t, "again"), next, 1)
 	require.NoError(t, err)
-	start, err = b.RunAttach(b.ctx, next, "t1", run.Dispatch{No: 1, Attempt: 1})
+	start, err = b.RunAttach(b.ctx, next, "t1", run.Dispatch{No: 1, Attempt: 1}, nil)
 	require.NoError(t, err)
 	require.True(t, start.Resume)
 
-	_, err = b.RunAttach(b.ctx, next, "", run.Dispatch{No: 1, Attempt: 2})
+	_, err = b.RunAttach(b.ctx, next, "", run.Dispatch{No: 1, Attempt: 2}, nil)
 	requireCode(t, failure.Invalid, err)
-	_, err = b.RunAttach(b.ctx, "run_nobody", "t", run.Dispatch{No: 1, Attempt: 2})
+	_, err = b.RunAttach(b.ctx, "run_nobody", "t", run.Dispatch{No: 1, Attempt: 2}, nil)
 	requireCode(t, failure.NoRun, err)
 	_, err = b.RunGet(b.ctx, "run_nobody")
 	requireCode(t, failure.NoRun, err)
@@ -248,7 +248,7 @@ func TestRunWithoutAttachReturnsItsPrompt(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, queued, "the same answer again")
 	}
-	_, err = b.RunAttach(b.ctx, runID, "late", run.Dispatch{No: 1, Attempt: 1})
+	_, err = b.RunAttach(b.ctx, runID, "late", run.Dispatch{No: 1, Attempt: 1}, nil)
 	requireCode(t, failure.IllegalState, err)
 }
 
@@ -323,7 +323,7 @@ func TestReceiptIsDeliveredOnce(t *testing.T) {
 	attached := func(outcome session.Outcome) *receipt.Receipt {
 		t.Helper()
 		runID := b.begin(t, b.submit(t, "p"))
-		start, err := b.RunAttach(b.ctx, runID, "t2", run.Dispatch{No: 1, Attempt: 2})
+		start, err := b.RunAttach(b.ctx, runID, "t2", run.Dispatch{No: 1, Attempt: 2}, nil)
 		require.NoError(t, err)
 		_, err = b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: outcome})
 		require.NoError(t, err)

@@ -20,8 +20,12 @@ import (
 // generation, or if its current attempt is not older than by: an attempt that was paused before it
 // attached must not replace a newer one. A previous attempt that did not report its end counts as
 // lost: see run.Losses.
-func (db *DB) RunAttach(ctx context.Context, runID, token string, by run.Dispatch) (start run.Start, err error) {
-	err = db.inRun(ctx, "attach to a run", runID, func(s *sessionTx, claim dbsqlc.Run) error {
+//
+// expected is called like run.Claim.Expected, for the first attempt at a run; it may be nil.
+func (db *DB) RunAttach(ctx context.Context, runID, token string, by run.Dispatch, expected func(run.Start)) (start run.Start, err error) {
+	var found startable
+	read := func(key runKey, in *lookups) error { return found.read(ctx, db.q, in, runID, key) }
+	err = db.inRunWith(ctx, "attach to a run", runID, read, func(s *sessionTx, claim dbsqlc.Run) error {
 		if claim.Generation < s.row.Generation && claim.EndedAt == nil {
 			return illegal("run %s belongs to generation %d, the newest is %d", runID, claim.Generation, s.row.Generation)
 		}
@@ -51,7 +55,11 @@ func (db *DB) RunAttach(ctx context.Context, runID, token string, by run.Dispatc
 			}
 			claim.Losses, claim.LossesFrame = int32(losses.Points), losses.Frame
 		}
-		start, err = s.runTake(ctx, claim, token, claim.Attempt+1, by)
+		start, err = s.runTake(ctx, claim, &found, token, claim.Attempt+1, by)
+		if expected != nil && claim.Attempt == 0 && claim.Part == 0 {
+			expect := start
+			s.later.sent = func() { expected(expect) }
+		}
 		start.Suspect = losses.Points > 0 && losses.Frame == claim.LastFrame
 		start.Quarantine = claim.Doing == string(run.DoingRefused)
 		return err
@@ -77,7 +85,7 @@ func heldBy(claim dbsqlc.Run) run.Dispatch {
 // returns the same as RunAttach. It accepts every generation and does not count as an attempt.
 func (db *DB) RunFence(ctx context.Context, runID, token string) (start run.Start, err error) {
 	err = db.inRun(ctx, "fence a run", runID, func(s *sessionTx, run dbsqlc.Run) error {
-		start, err = s.runTake(ctx, run, token, run.Attempt, heldBy(run))
+		start, err = s.runTake(ctx, run, new(startable), token, run.Attempt, heldBy(run))
 		return err
 	})
 	if err == nil {
@@ -86,7 +94,7 @@ func (db *DB) RunFence(ctx context.Context, runID, token string) (start run.Star
 	return start, err
 }
 
-func (s *sessionTx) runTake(ctx context.Context, claim dbsqlc.Run, token string, attempt int64, by run.Dispatch) (run.Start, error) {
+func (s *sessionTx) runTake(ctx context.Context, claim dbsqlc.Run, found *startable, token string, attempt int64, by run.Dispatch) (run.Start, error) {
 	if claim.EndedAt != nil {
 		return run.Start{}, illegal("run %s has ended", claim.ID)
 	}
@@ -103,26 +111,41 @@ func (s *sessionTx) runTake(ctx context.Context, claim dbsqlc.Run, token string,
 		}
 		claim.Token, claim.Attempt, claim.HeldDispatch, claim.HeldAttempt = token, attempt, by.No, by.Attempt
 	}
-	return s.runStart(ctx, claim)
+	return s.runStart(ctx, claim, found)
 }
 
-// runStart reads the data that a worker needs in one round trip, since a prompt waits for the
-// result.
-func (s *sessionTx) runStart(ctx context.Context, claim dbsqlc.Run) (run.Start, error) {
-	var of surroundings
-	var prompt dbsqlc.Prompt
-	var in lookups
-	err := in.also(ctx, s.Conn, func(in *lookups) (err error) {
-		prompt, err = s.q.PromptGet(ctx, in, &dbsqlc.PromptGetParams{SessionID: s.row.ID, ID: claim.PromptID})
-		if isNoRows(err) {
-			err = noPrompt(claim.PromptID)
+// runStart returns the data that a worker needs. It reads the data in one round trip unless found
+// has it, since a prompt waits for the result.
+func (s *sessionTx) runStart(ctx context.Context, claim dbsqlc.Run, found *startable) (run.Start, error) {
+	if found.key != keyOf(claim) {
+		*found = startable{}
+		var in lookups
+		err := in.also(ctx, s.Conn, func(in *lookups) error { return found.read(ctx, s.q, in, claim.ID, keyOf(claim)) })
+		if err != nil {
+			return run.Start{}, err
 		}
-		return cmp.Or(err, of.read(ctx, s.q, in, s.row.ID, claim.Generation, claim.ID))
-	})
-	if err != nil {
-		return run.Start{}, err
 	}
-	return s.startOf(ctx, claim, prompt, of)
+	if found.missing {
+		return run.Start{}, noPrompt(claim.PromptID)
+	}
+	return s.startOf(ctx, claim, found.prompt, found.of)
+}
+
+// startable has the prompt of a run and its surroundings.
+type startable struct {
+	key     runKey // of the run that it was read for
+	prompt  dbsqlc.Prompt
+	missing bool // there is no such prompt
+	of      surroundings
+}
+
+func (f *startable) read(ctx context.Context, q *dbsqlc.Queries, in *lookups, runID string, key runKey) error {
+	prompt, err := q.PromptGet(ctx, in, &dbsqlc.PromptGetParams{SessionID: key.sessionID, ID: key.promptID})
+	f.key, f.prompt, f.missing = key, prompt, isNoRows(err)
+	if f.missing {
+		err = nil
+	}
+	return cmp.Or(err, f.of.read(ctx, q, in, key.sessionID, key.generation, runID))
 }
 
 // surroundings is the data that a worker needs for a run in addition to the run and its prompt.

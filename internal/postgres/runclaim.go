@@ -78,7 +78,7 @@ func (db *DB) runBegin(ctx context.Context, sessionID, promptID, claimID string,
 		return run.Verdict{}, err
 	}
 	if verdict.Granted {
-		db.runs.remember(verdict.RunID, sessionID)
+		db.runs.remember(verdict.RunID, runKey{sessionID: sessionID, promptID: promptID, generation: generation})
 	}
 	return verdict, nil
 }

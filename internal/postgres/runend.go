@@ -26,10 +26,11 @@ func (db *DB) RunEnd(ctx context.Context, ending run.Ending) (ended run.Run, err
 	const doing = "end a run"
 	ctx, cancel := within(ctx, db.options.CallTimeout)
 	defer cancel()
-	sessionID, err := db.runSession(ctx, doing, ending.RunID)
+	key, err := db.runKey(ctx, doing, ending.RunID)
 	if err != nil {
 		return ended, err
 	}
+	sessionID := key.sessionID
 	var c closing
 	var was storedTranscripts
 	last, err := db.lastAppend(ending)

@@ -39,7 +39,7 @@ func (b *harness) claimed(t *testing.T, promptID string) string {
 	v, err := b.RunBeginAllotted(b.ctx, b.id, promptID, session.NewID(session.RunPrefix), b.generation(t))
 	require.NoError(t, err)
 	require.True(t, v.Granted, "verdict: %+v", v)
-	_, err = b.RunAttach(b.ctx, v.RunID, "t1", run.Dispatch{No: 1, Attempt: 1})
+	_, err = b.RunAttach(b.ctx, v.RunID, "t1", run.Dispatch{No: 1, Attempt: 1}, nil)
 	require.NoError(t, err)
 	return v.RunID
 }
@@ -356,7 +356,7 @@ func TestRunsOfEarlierReleaseAreFound(t *testing.T) {
 		_, _, _, err := b.RunSubmit(b.ctx, b.request(), session.Idempotency{})
 		return err
 	}())
-	_, err := b.RunAttach(b.ctx, old, "t1", run.Dispatch{No: 9, Attempt: 1})
+	_, err := b.RunAttach(b.ctx, old, "t1", run.Dispatch{No: 9, Attempt: 1}, nil)
 	require.NoError(t, err)
 	b.finish(t, old, session.OutcomeCompleted)
 	require.Equal(t, session.PromptCompleted, b.runShow(t, old).Status)

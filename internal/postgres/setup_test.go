@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -60,7 +61,7 @@ func (b *harness) running(t *testing.T) {
 func (b *harness) reserve(t *testing.T, generation int64) {
 	t.Helper()
 	require.NoError(t, b.GenerationReserve(b.ctx, b.id, generation, "im-1"))
-	require.NoError(t, b.SandboxRecord(b.ctx, b.id, generation, "sb-1", session.SandboxReady, time.Now().Add(time.Hour)))
+	require.NoError(t, b.SandboxRecord(b.ctx, b.id, generation, fmt.Sprintf("sb-%d", generation), session.SandboxReady, time.Now().Add(time.Hour)))
 }
 
 // transit records the next transition of the session.
@@ -90,7 +91,7 @@ func (b *harness) begin(t *testing.T, promptID string) string {
 	v, err := b.RunBegin(b.ctx, b.id, promptID, runID, b.generation(t))
 	require.NoError(t, err)
 	require.True(t, v.Granted, "verdict: %+v", v)
-	_, err = b.RunAttach(b.ctx, runID, "t1", run.Dispatch{No: 1, Attempt: 1})
+	_, err = b.RunAttach(b.ctx, runID, "t1", run.Dispatch{No: 1, Attempt: 1}, nil)
 	require.NoError(t, err)
 	return runID
 }

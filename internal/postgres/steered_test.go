@@ -87,7 +87,7 @@ func TestAPromptIsGivenToTheRunningTurn(t *testing.T) {
 	b.agentTook(t, runID, "s1")
 	require.Equal(t, []string{"s1", "s2"}, b.take(t, runID))
 	require.Equal(t, runID, b.claim(t, "s2").HeldBy, "for a signal that comes late")
-	start, err := b.RunAttach(b.ctx, runID, "t1", run.Dispatch{No: 1, Attempt: 1})
+	start, err := b.RunAttach(b.ctx, runID, "t1", run.Dispatch{No: 1, Attempt: 1}, nil)
 	require.NoError(t, err)
 	require.Equal(t, "first", start.Prompt.Content, "a worker that takes over gives them to the turn too")
 
@@ -159,7 +159,7 @@ func TestSteerInterruptsTurnWithoutSteering(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, b *harness, run string, p *session.Prompt){
 		"an attempt of an earlier release": func(t *testing.T, b *harness, runID string, _ *session.Prompt) {
 			t.Helper()
-			_, err := b.RunAttach(b.ctx, runID, "t2", run.Dispatch{No: 1, Attempt: 2})
+			_, err := b.RunAttach(b.ctx, runID, "t2", run.Dispatch{No: 1, Attempt: 2}, nil)
 			require.NoError(t, err)
 		},
 		"an attempt that cannot": func(t *testing.T, b *harness, run string, _ *session.Prompt) {

@@ -71,7 +71,7 @@ func TestRunEndStoresTranscripts(t *testing.T) {
 	runID := session.NewID(session.RunPrefix)
 	_, err := b.RunBegin(b.ctx, b.id, prompt, runID, 1)
 	require.NoError(t, err)
-	_, err = b.RunAttach(b.ctx, runID, "token", run.Dispatch{No: 1, Attempt: 1})
+	_, err = b.RunAttach(b.ctx, runID, "token", run.Dispatch{No: 1, Attempt: 1}, nil)
 	require.NoError(t, err)
 	end := func(token string, segments ...transcript.Segment) error {
 		_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: token, Outcome: session.OutcomeCompleted, Segments: segments})

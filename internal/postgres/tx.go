@@ -307,64 +307,81 @@ func (s *sessionTx) commit(ctx context.Context) error {
 
 // inRun is inSession for the session of a run, and passes the run to do.
 func (db *DB) inRun(ctx context.Context, doing, runID string, do func(*sessionTx, dbsqlc.Run) error) error {
+	return db.inRunWith(ctx, doing, runID, func(runKey, *lookups) error { return nil }, do)
+}
+
+// inRunWith is inRun for a do that begins by reading. read is called as described at inSessionWith,
+// with the run's key, which may be outdated.
+func (db *DB) inRunWith(
+	ctx context.Context, doing, runID string, read func(runKey, *lookups) error, do func(*sessionTx, dbsqlc.Run) error,
+) error {
 	ctx, cancel := within(ctx, db.options.CallTimeout)
 	defer cancel()
-	sessionID, err := db.runSession(ctx, doing, runID)
+	key, err := db.runKey(ctx, doing, runID)
 	if err != nil {
 		return err
 	}
 	var run dbsqlc.Run
-	read := func(in *lookups) (err error) {
+	both := func(in *lookups) (err error) {
 		if run, err = db.q.RunGet(ctx, in, runID); isNoRows(err) {
-			return noRun(runID)
+			err = noRun(runID)
 		}
-		return err
+		return cmp.Or(err, read(key, in))
 	}
-	return db.inSessionWith(ctx, doing, sessionID, read, func(s *sessionTx) error {
+	return db.inSessionWith(ctx, doing, key.sessionID, both, func(s *sessionTx) error {
 		s.run = run.ID
 		return do(s, run)
 	})
 }
 
-// runSession returns the session of a run.
-func (db *DB) runSession(ctx context.Context, doing, runID string) (string, error) {
-	if sessionID, known := db.runs.get(runID); known {
-		return sessionID, nil
+// runKey names what a run belongs to. Only its generation can change, when a parked run continues.
+type runKey struct {
+	sessionID, promptID string
+	generation          int64
+}
+
+func keyOf(run dbsqlc.Run) runKey {
+	return runKey{sessionID: run.SessionID, promptID: run.PromptID, generation: run.Generation}
+}
+
+func (db *DB) runKey(ctx context.Context, doing, runID string) (runKey, error) {
+	if key, known := db.runs.get(runID); known {
+		return key, nil
 	}
 	found, err := db.q.RunGet(ctx, db.pool, runID)
 	if isNoRows(err) {
-		return "", noRun(runID)
+		return runKey{}, noRun(runID)
 	}
 	if err != nil {
-		return "", fault(doing, err)
+		return runKey{}, fault(doing, err)
 	}
-	db.runs.remember(runID, found.SessionID)
-	return found.SessionID, nil
+	db.runs.remember(runID, keyOf(found))
+	return keyOf(found), nil
 }
 
-// runSessions caches the sessions of runs, which do not change.
-type runSessions struct {
+// runKeys caches the keys of runs.
+type runKeys struct {
 	mu sync.Mutex
-	of map[string]string
+	of map[string]runKey
 }
 
-// maxRunSessions bounds the cache.
-const maxRunSessions = 10_000
+// maxRunKeys bounds the cache.
+const maxRunKeys = 10_000
 
-func (r *runSessions) get(runID string) (string, bool) {
+func (r *runKeys) get(runID string) (runKey, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	sessionID, ok := r.of[runID]
-	return sessionID, ok
+	key, ok := r.of[runID]
+	return key, ok
 }
 
-func (r *runSessions) remember(runID, sessionID string) {
+func (r *runKeys) remember(runID string, key runKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.of == nil || len(r.of) >= maxRunSessions {
-		r.of = map[string]string{}
+	if r.of == nil || len(r.of) >= maxRunKeys {
+		r.of = map[string]runKey{}
 	}
-	r.of[runID] = sessionID
+	r.of[runID] = key
 }
 
 // add appends an event to the session's log. A terminated session accepts none.

@@ -7,8 +7,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// Greeting opens the link of a run while the claim of the run is being committed, so that the prompt
-// does not wait for one after the other. Nothing is delivered: if the run does not begin after all, its
+// Greeting opens the link of a run while its claim, or its first attempt, is being committed, so that
+// the prompt does not wait for one after the other. Nothing is delivered: if the run does not begin after all, its
 // runner has only been asked for the state of a run that it does not know.
 //
 // The runner drops its link to an earlier run when it is greeted. While the claim is not committed, no

@@ -175,7 +175,7 @@ func (st *stage) take(t *testing.T) turn.Request {
 	in.Token = turn.NewToken()
 	st.dispatch++
 	var err error
-	in.Start, err = st.db.RunAttach(t.Context(), in.RunID, in.Token, run.Dispatch{No: st.dispatch, Attempt: 1})
+	in.Start, err = st.db.RunAttach(t.Context(), in.RunID, in.Token, run.Dispatch{No: st.dispatch, Attempt: 1}, nil)
 	require.NoError(t, err)
 	return in
 }
