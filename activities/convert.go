@@ -38,14 +38,14 @@ func (i *inbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteAc
 // none: attempts at a run have their own order, and one in progress ends in its sandbox.
 func byWorkflow(ctx context.Context) context.Context {
 	info := activity.GetInfo(ctx)
-	if info.WorkflowType == nil || info.WorkflowType.Name != contract.WorkflowName || info.ActivityType.Name == runTurn {
+	if info.WorkflowType == nil || info.WorkflowType.Name != contract.WorkflowName || isTurn(info.ActivityType.Name) {
 		return ctx
 	}
 	return session.WithWorkflowRun(ctx, info.WorkflowExecution.RunID)
 }
 
-// runTurn is the name of [Turns.RunTurn].
-const runTurn = "RunTurn"
+// isTurn reports whether an activity is one of [Turns].
+func isTurn(activity string) bool { return activity == "RunTurn" || activity == "RunTurnWhenClaimed" }
 
 // mixed is the type of an error that may be transient although a final error is joined to it.
 const mixed = "Mixed"

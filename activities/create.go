@@ -303,8 +303,29 @@ func (g *sandboxes) discardUnusedOr(ctx context.Context, in SandboxRequest, sb *
 	return unusable
 }
 
+// checkUnused returns Fenced if another attempt at a restore has recorded its end: the session uses the
+// sandbox, and a turn may have begun.
+func (g *sandboxes) checkUnused(ctx context.Context, in SandboxRequest) error {
+	if in.Then == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	defer cancel()
+	s, err := g.store.SessionGet(ctx, in.SessionID)
+	if err == nil && s.TransitionNo >= in.Then.No {
+		return final(Fenced, fmt.Errorf("transition %d was recorded by another attempt", in.Then.No))
+	}
+	return stored(err)
+}
+
 // discardUnused ends a sandbox that was never used; the next generation gets another.
 func (g *sandboxes) discardUnused(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, reason string, cause error) error {
+	if err := g.checkUnused(context.WithoutCancel(ctx), in); err != nil {
+		if TypeOf(err) == Fenced {
+			return err
+		}
+		return errors.Join(cause, err)
+	}
 	row := session.SandboxRow{SessionID: in.SessionID, Generation: in.Generation, SandboxID: sb.ID()}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()

@@ -3,13 +3,15 @@
 // run again.
 //
 //	queue control   Control: short, or bounded by minutes; a stop never waits for a turn
-//	queue turns     Turns: RunTurn alone, for as long as an agent works
+//	queue turns     Turns: RunTurn and RunTurnWhenClaimed, for as long as an agent works
 //
 // RunTurn attaches an attempt to a run, executes the run with package turn, and records its
 // outcome:
 //
 //	RunAttach ─▶ turn.Executor.Run ─▶ RunEnd ─▶ attend the session, or return
 //	(token)      (until its end is committed)
+//
+// RunTurnWhenClaimed first waits until the restore of the session has claimed the run.
 //
 // Each group of activities (records, commands, runners, sandboxes, bundles, restores, reverts, reconciler, Turns) declares the
 // part of the store that it needs.
@@ -45,6 +47,7 @@
 //	RevertSession                   the agent's memory: a run that it does not know is already reverted
 //	TerminateSandbox                the open rows of the session
 //	BeginRun                        the run's id: the same claim is granted again
+//	RestoreSandbox with a claim     the id of the claim: its run is found again
 //	RunTurn                         the newest frame that is committed, then the run's outcome
 //	  answers to questions          sent again by every new attempt; the agent acts on the first
 //	  a profile                     its mark in the sandbox

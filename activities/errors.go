@@ -43,6 +43,9 @@ const (
 	// QueueHeld: only prompts require this start, and the queue of the session is held. It is not
 	// final.
 	QueueHeld = "QueueHeld"
+	// GaveWay: the worker needs the place of a turn that waits for its run. The attempt has not attached
+	// to the run.
+	GaveWay = "GaveWay"
 	// Fenced: a newer generation or attempt has taken over, or the session's state has changed.
 	Fenced = "Fenced"
 )
@@ -54,7 +57,7 @@ func IsFinal(err error) bool {
 		return false
 	}
 	switch app.Type() {
-	case SandboxLost, SandboxLimit, PromptNotDelivered, DeliveryUnknown, GenerationUnusable, Refused, SessionMissing, Fenced, StaleWorkflow:
+	case SandboxLost, SandboxLimit, PromptNotDelivered, DeliveryUnknown, GenerationUnusable, Refused, SessionMissing, Fenced, StaleWorkflow, GaveWay:
 		return true
 	}
 	return app.NonRetryable()

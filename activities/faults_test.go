@@ -260,6 +260,7 @@ const (
 	stepKnown      = "known files"
 	stepAppend     = "append"
 	stepEnd        = "end"
+	stepLocate     = "locate"
 	stepClaim      = "claim"
 	stepGreet      = "greet" // of lateGreetings
 	stepLeave      = "leave"
@@ -321,6 +322,14 @@ func (s *steps) RunClaim(ctx context.Context, c run.Claim) (claimed run.Claimed,
 		return err
 	})
 	return claimed, err
+}
+
+func (s *steps) RunOfClaim(ctx context.Context, sessionID, claimID string) (found run.Located, ok bool, err error) {
+	err = s.take(stepLocate, nil, func() error {
+		found, ok, err = s.Store.RunOfClaim(ctx, sessionID, claimID)
+		return err
+	})
+	return found, ok, err
 }
 
 func (s *steps) AttendantLeave(ctx context.Context, sessionID, attendant, workflowRunID string) (look *session.Look, err error) {

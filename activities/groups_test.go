@@ -40,7 +40,7 @@ func TestControlHasActivitiesOfAllGroups(t *testing.T) {
 		"TellProblem",
 		"TerminateSandbox",
 	}, methodsOf(new(activities.Control)))
-	require.Equal(t, []string{"RunTurn"}, methodsOf(new(activities.Turns)))
+	require.Equal(t, []string{"RunTurn", "RunTurnWhenClaimed"}, methodsOf(new(activities.Turns)))
 }
 
 func methodsOf(activities any) []string {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/deadline"
 	"github.com/overwinter-dev/overwinter/internal/receipt"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/usage"
 )
@@ -122,6 +123,9 @@ type SandboxRequest struct {
 	Fresh bool `json:"fresh,omitempty"`
 	// Then is the transition that RestoreSandbox records when the sandbox is ready. Nil: the workflow records it.
 	Then *session.Transition `json:"then,omitempty"`
+	// Claim is the claim of a prompt that RestoreSandbox makes with that transition. Nil: the workflow
+	// claims the next prompt.
+	Claim *run.Proposal `json:"claim,omitempty"`
 }
 
 // SandboxReady is a sandbox whose runner answers.
@@ -135,6 +139,8 @@ type SandboxReady struct {
 	Receipt *receipt.Receipt `json:"receipt,omitempty"` // of a restore
 	// Recorded is the time of the requested transition, if it has been recorded. If zero, the workflow records it.
 	Recorded time.Time `json:"recorded,omitzero"`
+	// Claimed is the run of the requested claim. Nil: the workflow claims the next prompt.
+	Claimed *run.Verdict `json:"claimed,omitempty"`
 }
 
 // SandboxRef names the sandbox of a session.
@@ -212,6 +218,9 @@ type TurnRequest struct {
 	PromptID   string `json:"promptId"`
 	Generation int64  `json:"generation"`
 	SandboxID  string `json:"sandboxId"`
+	// ClaimID is the claim whose run RunTurnWhenClaimed executes. The run, its prompt, generation and
+	// sandbox, and the end of an attendance are then not known yet.
+	ClaimID string `json:"claimId,omitempty"`
 	// ParkAfter is the time after which the run is parked if it only waits for open questions; 0
 	// means never.
 	ParkAfter time.Duration `json:"parkAfter,omitempty"`

@@ -15,6 +15,18 @@ type places struct {
 	resting []*place // ordered by the start of the rest
 }
 
+// takeSpare is take for a turn that waits. It displaces no attendant: it returns nil if only the
+// places that are kept for turns are free.
+func (p *places) takeSpare() *place {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.taken >= p.room {
+		return nil
+	}
+	p.taken++
+	return &place{of: p, wanted: make(chan struct{})}
+}
+
 // place is one of them.
 type place struct {
 	of     *places

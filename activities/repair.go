@@ -132,6 +132,12 @@ func (g *restores) updateTranscripts(
 		}
 		write = append(write, p)
 	}
+	if len(write) == 0 {
+		return out, nil
+	}
+	if err := g.checkUnused(ctx, in); err != nil {
+		return out, err
+	}
 	if err := g.putTranscripts(ctx, sb, in.SessionID, write); err != nil {
 		return out, fmt.Errorf("put transcripts: %w", err)
 	}

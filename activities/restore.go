@@ -12,6 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/receipt"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
@@ -31,9 +32,11 @@ type restoreStore interface {
 	HandOff(ctx context.Context, sessionID string) (from string, due bool, err error)
 	// BundleProve records that a restore has matched the bundle's manifest.
 	BundleProve(ctx context.Context, bundleID string) error
-	// TransitionRecordReady records a transition together with the sandbox that the session runs in and, unless proved is
-	// empty, the proof of a bundle.
-	TransitionRecordReady(ctx context.Context, t session.Transition, ready session.SandboxRow, proved string) error
+	// TransitionRecordReady records a transition together with the sandbox that the session runs in, unless proved is empty,
+	// the proof of a bundle, and, unless it is zero, a claim, which may not be granted.
+	TransitionRecordReady(ctx context.Context, t session.Transition, ready session.SandboxRow, proved string, claim run.Proposal) (run.Verdict, error)
+	// RunOfClaim returns the run that a claim was granted, and reports false if there is none.
+	RunOfClaim(ctx context.Context, sessionID, claimID string) (run.Located, bool, error)
 	// BundlesRestorable lists older bundles of a session whose snapshot is kept and is not snapshotID,
 	// newest first.
 	BundlesRestorable(ctx context.Context, sessionID, snapshotID string) ([]bundle.Bundle, error)
@@ -94,6 +97,9 @@ func (g *restores) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandb
 		return SandboxReady{}, err
 	}
 	if ready, ok, err := k.restored(in); ok || err != nil {
+		if err == nil {
+			err = g.claimedBefore(ctx, in, &ready)
+		}
 		return ready, err
 	}
 	if !in.Fresh {
@@ -202,6 +208,21 @@ func (k *known) restored(in SandboxRequest) (SandboxReady, bool, error) {
 	}, true, nil
 }
 
+// claimedBefore adds the run of the requested claim to the result, if it was claimed already.
+func (g *restores) claimedBefore(ctx context.Context, in SandboxRequest, ready *SandboxReady) error {
+	if in.Claim == nil {
+		return nil
+	}
+	found, ok, err := g.store.RunOfClaim(ctx, in.SessionID, in.Claim.ID)
+	if err != nil || !ok {
+		return stored(err)
+	}
+	ready.Claimed = &run.Verdict{
+		Granted: true, RunID: found.RunID, Dispatch: found.Dispatch, Status: session.PromptProcessing, OnUnknown: found.OnUnknown,
+	}
+	return nil
+}
+
 // restoreFrom creates the sandbox from one bundle. *unusableError: its snapshot cannot be restored.
 func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle bundle.Bundle) (SandboxReady, error) {
 	from := origin{image: bundle.SnapshotID, snapshot: bundle.SnapshotID != "", outdated: g.outdated(bundle.Manifest.Runner)}
@@ -291,20 +312,30 @@ func (g *restores) startFresh(ctx context.Context, in SandboxRequest) (SandboxRe
 }
 
 // recordRestored records that a restored sandbox is ready, the proof of a bundle unless it is empty, and the requested
-// transition. If the transition cannot be recorded, the workflow records it.
+// transition and claim. If the transition cannot be recorded, the workflow records it and claims the prompt.
 func (g *restores) recordRestored(ctx context.Context, in SandboxRequest, ready *SandboxReady, proved string) error {
 	if in.Then != nil {
 		t := *in.Then
 		t.Generation, t.Receipt, t.At = ready.Generation, ready.Receipt, time.Now().UTC()
 		row := session.SandboxRow{Generation: ready.Generation, SandboxID: ready.SandboxID, Health: session.SandboxReady, Deadline: ready.Deadline}
-		err := g.store.TransitionRecordReady(ctx, t, row, proved)
+		var claim run.Proposal
+		if in.Claim != nil && !g.Shutdown.isSet() {
+			claim = *in.Claim
+		}
+		verdict, err := g.store.TransitionRecordReady(ctx, t, row, proved, claim)
 		if err == nil {
 			ready.Recorded = t.At
+			if verdict.Granted {
+				ready.Claimed = &verdict
+			}
 			return nil
 		}
 		g.Logger.WarnContext(ctx, "could not record that a session is restored; its workflow retries",
 			slog.String("session_id", in.SessionID), slog.Any("error", err))
 		if err := g.recordReady(ctx, in, *ready); err != nil {
+			return err
+		}
+		if err := g.claimedBefore(ctx, in, ready); err != nil { // only the answer may have been lost
 			return err
 		}
 	}

@@ -324,17 +324,7 @@ type pending[O any] struct {
 // begin runs a turn concurrently with the test, whose clean-up ends it.
 func (b *harness) begin(t *testing.T, in activities.TurnRequest) *pending[activities.TurnResult] {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	p := &pending[activities.TurnResult]{done: make(chan struct{}), cancel: cancel, stop: make(chan struct{})}
-	go func() {
-		defer close(p.done)
-		p.out, p.err = do(b, attempt{ctx: ctx, stop: p.stop}, b.turns.RunTurn, in)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-p.done
-	})
-	return p
+	return b.beginWith(t, b.turns.RunTurn, in)
 }
 
 func (p *pending[O]) wait(t *testing.T) (O, error) {

@@ -96,6 +96,7 @@ func TestActivitiesPassWorkflowRunID(t *testing.T) {
 	}{
 		{contract.WorkflowName, "RecordTransition", true},
 		{contract.WorkflowName, "RunTurn", false},
+		{contract.WorkflowName, "RunTurnWhenClaimed", false},
 		{"Reconcile", "Reconcile", false},
 	} {
 		var suite testsuite.WorkflowTestSuite

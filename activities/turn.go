@@ -34,6 +34,8 @@ type turnStore interface {
 	// is called like run.Claim.Expected, for the first attempt.
 	RunAttach(ctx context.Context, runID, token string, by run.Dispatch, expected func(run.Start)) (run.Start, error)
 	RunGet(ctx context.Context, runID string) (run.Run, error)
+	// RunOfClaim returns the run that a claim was granted, and reports false if there is none yet.
+	RunOfClaim(ctx context.Context, sessionID, claimID string) (run.Located, bool, error)
 	// RunEnd gives run and prompt their outcome with the events turn_end, prompt and queue, and
 	// counts metrics. A run that has ended keeps its outcome, which is returned either way.
 	RunEnd(ctx context.Context, ending run.Ending) (run.Run, error)
@@ -53,6 +55,11 @@ func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error)
 	defer pulse.stop()
 	place := t.places.take()
 	defer place.release()
+	return t.run(ctx, in, pulse, place)
+}
+
+// run executes a run, and attends the session afterwards if the request allows that.
+func (t *Turns) run(ctx context.Context, in TurnRequest, pulse *pulse, place *place) (TurnResult, error) {
 	token := turn.NewToken()
 	by := run.Dispatch{No: in.Dispatch, Attempt: int64(activity.GetInfo(ctx).Attempt)}
 	attendant := t.newAttendant(in, pulse, place)

@@ -79,6 +79,17 @@ func (s watchedStore) TransitionRecordEnded(ctx context.Context, t session.Trans
 	return s.recorded(ctx, t, func() error { return s.Store.TransitionRecordEnded(ctx, t, ended, reason) })
 }
 
+// TransitionRecordReady implements Store.
+func (s watchedStore) TransitionRecordReady(
+	ctx context.Context, t session.Transition, ready session.SandboxRow, proved string, claim run.Proposal,
+) (verdict run.Verdict, err error) {
+	err = s.recorded(ctx, t, func() (err error) {
+		verdict, err = s.Store.TransitionRecordReady(ctx, t, ready, proved, claim)
+		return err
+	})
+	return verdict, err
+}
+
 // recorded logs a transition that record records.
 func (s watchedStore) recorded(ctx context.Context, t session.Transition, record func() error) error {
 	requestID := ""

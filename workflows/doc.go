@@ -71,6 +71,9 @@
 //	   queued again ◀── PromptNotDelivered ──┤ ReturnRun: the agent never received it
 //	   unknown ◀── lost after delivery ──────┘ hold: stays unknown; fail: failed; retry: queued again
 //
+// RestoreSandbox claims the prompt that wakes a session, instead of BeginRun. The activity of its
+// turn begins together with the restore and waits for the claim (RunTurnWhenClaimed, aheadTurn).
+//
 // # Invariants
 //
 //   - Every status was reached by a step of the table (promise 6): transit asks session.Next,
@@ -120,6 +123,7 @@
 //	no attempt ever had the run               its prompt is requeued in its place         run later
 //	worker lost in a turn                     the next worker attaches                    continued
 //	attempt fenced, the run open              the row is read, the run dispatched again    continued
+//	restore claims nothing, or fails          the turn that waits for it is cancelled     run later
 //	question open, nothing else happens       hibernate (question), wake for the answer   processing
 //	sandbox lost with the run parked          rescue, hibernate; wake for the answer      processing
 //	sandbox lost before a parked run          hibernate (lost), wake for others           unknown; its policy

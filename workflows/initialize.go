@@ -34,10 +34,21 @@ func (l *life) provision(ctx workflow.Context, delayed, doing string, activity a
 	for tried := 1; ; tried++ {
 		var ready activities.SandboxReady
 		request := activities.SandboxRequest{SessionID: l.id, Generation: l.generation + 1, Fresh: l.dropped(), Then: l.restored(ctx)}
-		err := l.doUnlessStopped(ctx, doing, provisionOptions, activity, request, &ready)
+		ahead, err := l.beginAhead(ctx, request.Then, tried)
+		if err != nil {
+			return err
+		}
+		request.Claim = ahead.proposal()
+		err = l.doUnlessStopped(ctx, doing, provisionOptions, activity, request, &ready)
+		if err != nil || ready.Claimed == nil {
+			l.endAhead(ahead)
+		}
 		kind := activities.TypeOf(err)
 		if kind == activities.StaleWorkflow || kind == activities.QueueHeld {
 			return err
+		}
+		if kind == activities.Fenced && ahead != nil {
+			return err // another attempt may have restored the session
 		}
 		if l.wants.Stop || (kind != activities.GenerationUnusable && kind != activities.Fenced) {
 			if err != nil {
@@ -45,7 +56,7 @@ func (l *life) provision(ctx workflow.Context, delayed, doing string, activity a
 					return reportErr
 				}
 			}
-			return l.finishStart(ctx, request, ready, err)
+			return l.finishStart(ctx, request, ready, ahead, err)
 		}
 		l.generation, l.sandboxID = request.Generation, ""
 		quick := l.errorVersion(ctx) >= quickRetryVersion
@@ -92,9 +103,15 @@ func (l *life) startReason(ctx workflow.Context) string {
 
 // finishStart moves the session on after a create or a restore: to running with the new sandbox, or
 // to error with the reason. A stop that arrived in the meantime is handled first, unless the
-// activity has recorded the transition.
-func (l *life) finishStart(ctx workflow.Context, request activities.SandboxRequest, ready activities.SandboxReady, err error) error {
+// activity has recorded the transition. If the activity has also claimed the next prompt, the turn
+// follows at once.
+func (l *life) finishStart(
+	ctx workflow.Context, request activities.SandboxRequest, ready activities.SandboxReady, ahead *aheadTurn, err error,
+) error {
 	if l.wants.Stop && ready.Recorded.IsZero() {
+		if ready.Claimed != nil {
+			l.endAhead(ahead)
+		}
 		return nil
 	}
 	if err != nil {
@@ -105,9 +122,18 @@ func (l *life) finishStart(ctx workflow.Context, request activities.SandboxReque
 	l.generation, l.sandboxID = ready.Generation, ready.SandboxID
 	l.plan(orNow(ctx, ready.Since), ready.Deadline)
 	if ready.Recorded.IsZero() {
-		return l.transit(ctx, session.EventReady, reason, ready.Receipt)
+		err = l.transit(ctx, session.EventReady, reason, ready.Receipt)
+	} else {
+		t := *request.Then
+		t.Generation, t.At = ready.Generation, ready.Recorded
+		err = l.enter(ctx, t)
 	}
-	t := *request.Then
-	t.Generation, t.At = ready.Generation, ready.Recorded
-	return l.enter(ctx, t)
+	switch {
+	case ready.Claimed == nil:
+		return err
+	case err != nil:
+		l.endAhead(ahead)
+		return err
+	}
+	return l.runAhead(ctx, ahead, *ready.Claimed)
 }

@@ -233,6 +233,26 @@ var paths = map[string]func(*recorder){
 		r.awaitEnd("p9")
 		r.stop()
 	},
+	// The turn of the prompt that wakes the session begins with the restore. The last restore does not
+	// claim the prompt, because its first generation is unusable.
+	"turn_begins_with_restore": func(r *recorder) {
+		r.world.attends = 2 * time.Second
+		r.start()
+		for i := range 3 {
+			asleep := fmt.Sprintf("p%d", i)
+			r.prompt(asleep, 50*time.Millisecond, session.Hold)
+			r.awaitEnd(asleep)
+			r.prompt(asleep+"_attended", 50*time.Millisecond, session.Hold)
+			r.awaitEnd(asleep + "_attended")
+			r.command(session.CommandHibernate)
+			r.reach(session.Hibernated)
+		}
+		spent, _ := fault("spent")
+		r.world.inject("RestoreSandbox", 1, spent)
+		r.prompt("p3", 50*time.Millisecond, session.Hold)
+		r.awaitEnd("p3")
+		r.stop()
+	},
 	// The queue is held: a claim and a wake for a prompt are refused.
 	"held": func(r *recorder) {
 		r.start()

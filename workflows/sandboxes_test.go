@@ -65,6 +65,10 @@ func (f *fakes) provision(ctx context.Context, activity string, in activities.Sa
 				t := *in.Then
 				t.Generation, t.Receipt = answer.Generation, answer.Receipt
 				answer.Recorded = w.recordsAlong(activity, t)
+				if in.Claim != nil && !answer.Recorded.IsZero() {
+					answer.Claimed = w.claimAlong(*in.Claim, answer.Generation)
+					w.loseClaim(&answer)
+				}
 			}
 		}
 		return answer, nil

@@ -91,7 +91,7 @@ type life struct {
 	attended        bool                // the running turn may claim prompts by itself
 	newest          string              // the last prompt known to have arrived during the attendance
 	resignalled     bool                // a prompt that an attendant should have claimed was signalled again
-	leftover        workflow.Future     // the activity of an attendance that the workflow has ended; nil if none
+	leftovers       []workflow.Future   // the activities of turns that the workflow has ended, until they end
 	doing           string
 	timer           pendingTimer
 	signals         signals
@@ -297,8 +297,8 @@ func (l *life) shouldContinue(ctx workflow.Context) bool {
 	if l.state.Final() && l.refusals.times == 0 {
 		return false // the workflow completes after two more records
 	}
-	if l.leftover != nil && !l.leftover.IsReady() {
-		return false // the worker of the attendance notices its end within a heartbeat
+	if l.awaitsLeftovers() {
+		return false // their workers notice their end within a heartbeat
 	}
 	info := workflow.GetInfo(ctx)
 	if l.closesAsleep && l.hibernatedInRun && l.wakes() {

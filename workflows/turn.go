@@ -16,6 +16,11 @@ const requeuesWithSettle = "requeues-with-settle"
 
 // runTurn executes a run to its end, even if another workflow run started it.
 func (l *life) runTurn(ctx workflow.Context, run session.Processing) error {
+	return l.runBegun(ctx, run, nil)
+}
+
+// runBegun is runTurn for a turn whose activity may have begun before the run.
+func (l *life) runBegun(ctx workflow.Context, run session.Processing, ahead *aheadTurn) error {
 	l.turn, l.looks, l.newest = &run, 0, ""
 	var result activities.TurnResult
 	reclaimed := false // the pending work was read after the last run ended
@@ -28,7 +33,7 @@ func (l *life) runTurn(ctx workflow.Context, run session.Processing) error {
 		return l.settleUnknown(ctx, run, session.ReasonSandboxLost)
 	}
 	var err error
-	reclaimed, err = l.watch(ctx, &run, &result)
+	reclaimed, err = l.watch(ctx, &run, ahead, &result)
 	l.last = endedTurn{Ordinal: run.Ordinal, Outcome: result.Outcome, Reason: result.Reason}
 	if a := result.Attended; a != nil {
 		l.last.Ordinal = a.Ordinal
@@ -64,6 +69,8 @@ func (l *life) runTurn(ctx workflow.Context, run session.Processing) error {
 		return l.settleUnknown(ctx, run, activities.ReasonOf(err))
 	case activities.StaleWorkflow:
 		return err // the turn may be in progress for another run of this workflow
+	case activities.GaveWay:
+		return l.runTurn(ctx, run)
 	case activities.Fenced:
 		if workflow.GetVersion(ctx, rereadsFencedRuns, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 			return nil

@@ -60,14 +60,14 @@ func (f *fakes) RunTurn(ctx context.Context, in activities.TurnRequest) (activit
 	if w.busy {
 		w.say("turn of %s waits for a worker", in.PromptID)
 		o := w.operate("RunTurn")
-		o.waiting = &in
+		o.waiting, o.engine = &in, activity.GetInfo(ctx).WorkflowExecution.RunID
 		return await[activities.TurnResult](ctx, f, o)
 	}
 	if run := w.runs[in.RunID]; w.reset && in.Dispatch <= run.held && activity.GetInfo(ctx).Attempt == 1 && run.outcome == "" {
 		w.mu.Unlock()
 		return activities.TurnResult{}, final(activities.Fenced, "run %s is held by an attempt of dispatch %d", in.RunID, run.held)
 	}
-	result, err := w.attach(in)
+	result, err := w.attach("RunTurn", in)
 	if err != nil || result != nil {
 		w.mu.Unlock()
 		if result == nil {
@@ -81,6 +81,63 @@ func (f *fakes) RunTurn(ctx context.Context, in activities.TurnRequest) (activit
 	return await[activities.TurnResult](ctx, f, o)
 }
 
+// RunTurnWhenClaimed waits for the run of its claim, and is RunTurn from then on.
+func (f *fakes) RunTurnWhenClaimed(ctx context.Context, in activities.TurnRequest) (activities.TurnResult, error) {
+	const name = "RunTurnWhenClaimed"
+	w := f.w
+	w.mu.Lock()
+	if err := w.begin(name); err != nil {
+		w.mu.Unlock()
+		return activities.TurnResult{}, err
+	}
+	o := w.operate(name)
+	o.waiting, o.engine = &in, activity.GetInfo(ctx).WorkflowExecution.RunID
+	if run := w.runs[in.ClaimID]; run != nil && !w.busy {
+		w.clock.after(claimTakes, w.locked(func() { w.take(o) }))
+	}
+	return await[activities.TurnResult](ctx, f, o)
+}
+
+// claimAlong claims a prompt at the end of a restore. It returns nil if the prompt may not be claimed.
+func (w *world) claimAlong(c run.Proposal, generation int64) *run.Verdict {
+	if w.runs[c.ID] == nil {
+		p := w.prompt(c.PromptID)
+		commanded := slices.ContainsFunc(w.pendingCommands(), func(c session.Command) bool { return c.Kind.BeforePrompts() })
+		if p.status != session.PromptQueued || w.openRun() != nil || commanded || w.held || w.firstQueued() != p {
+			w.say("the restore does not claim %s", c.PromptID)
+			return nil
+		}
+		w.claim(p, c.ID, generation)
+		w.say("the restore claims %s", p.ID)
+	}
+	claimed := w.runs[c.ID]
+	for _, o := range w.operations {
+		if o.waiting != nil && o.waiting.ClaimID == c.ID && !w.busy {
+			w.clock.after(claimTakes, w.locked(func() { w.take(o) }))
+		}
+	}
+	p := w.prompt(claimed.promptID)
+	return &run.Verdict{Granted: true, RunID: claimed.id, Dispatch: claimed.dispatch, Status: p.status, OnUnknown: p.policy}
+}
+
+// loseClaim loses the answer to a restore's last commit, if a fault is injected: the workflow does not
+// learn of the claim (fenced), of the transition (refused) or of both (passing).
+func (w *world) loseClaim(answer *activities.SandboxReady) {
+	const name = "RestoreClaim"
+	faults := w.faults[name]
+	if len(faults) == 0 || answer.Claimed == nil {
+		return
+	}
+	w.faults[name] = faults[1:]
+	w.say("the restore does not report its claim: %s", activities.ReasonOf(faults[0]))
+	if activities.TypeOf(faults[0]) != activities.Refused {
+		answer.Claimed = nil
+	}
+	if activities.TypeOf(faults[0]) != activities.Fenced {
+		answer.Recorded = time.Time{}
+	}
+}
+
 func (w *world) claim(p *promptRow, runID string, generation int64) {
 	if w.held {
 		w.violate("%s starts while the queue is held", p.ID)
@@ -92,13 +149,13 @@ func (w *world) claim(p *promptRow, runID string, generation int64) {
 }
 
 // attach starts an attempt, unless the attempt ends at once with a result or an error.
-func (w *world) attach(in activities.TurnRequest) (*activities.TurnResult, error) {
+func (w *world) attach(activity string, in activities.TurnRequest) (*activities.TurnResult, error) {
 	run, p := w.runs[in.RunID], w.prompt(in.PromptID)
 	run.attached, run.held = true, in.Dispatch
-	if err := w.begin("RunTurn"); err != nil {
+	if err := w.begin(activity); err != nil {
 		return nil, err
 	}
-	if in.Dispatch != run.dispatch && w.inTask != "lost" {
+	if in.Dispatch != run.dispatch && in.ClaimID == "" && w.inTask != "lost" {
 		w.violate("dispatch %d of %s, which was allotted %d", in.Dispatch, p.ID, run.dispatch)
 	}
 	s := w.sandbox(in.Generation)
@@ -127,21 +184,37 @@ func (w *world) attach(in activities.TurnRequest) (*activities.TurnResult, error
 func (w *world) free() {
 	w.busy = false
 	for _, o := range slices.Clone(w.operations) {
-		if o.waiting == nil {
-			continue
+		w.take(o)
+	}
+}
+
+// take lets a waiting turn begin, unless the run of its claim does not exist yet.
+func (w *world) take(o *operation) {
+	if o.ended || o.waiting == nil {
+		return
+	}
+	in := *o.waiting
+	if in.ClaimID != "" {
+		run := w.runs[in.ClaimID]
+		if run == nil {
+			return
 		}
-		in := *o.waiting
-		o.waiting = nil
-		result, err := w.attach(in)
-		switch {
-		case err != nil:
-			w.finish(o, nil, err)
-		case result != nil:
-			w.finish(o, *result, nil)
-		default:
-			o.run, o.look, o.turn = w.runs[in.RunID], in.Look, in
-			w.endTurnAt(o, o.run.endsAt)
+		in.RunID, in.PromptID, in.Generation, in.SandboxID = run.id, run.promptID, run.generation, w.sandbox(run.generation).id
+		if run.held >= in.Dispatch && run.outcome == "" {
+			w.finish(o, nil, final(activities.Fenced, "run %s is held by an attempt of dispatch %d", run.id, run.held))
+			return
 		}
+	}
+	o.waiting = nil
+	result, err := w.attach(o.activity, in)
+	switch {
+	case err != nil:
+		w.finish(o, nil, err)
+	case result != nil:
+		w.finish(o, *result, nil)
+	default:
+		o.run, o.look, o.turn = w.runs[in.RunID], in.Look, in
+		w.endTurnAt(o, w.ask(o))
 	}
 }
 

@@ -35,26 +35,45 @@ type turnWatch struct {
 	stopping     bool
 }
 
+// begunTurn is the activity of a turn.
+type begunTurn struct {
+	turn    workflow.Future
+	ctx     workflow.Context
+	cancel  workflow.CancelFunc
+	attends bool // it may attend the session after the run
+}
+
+func (l *life) beginTurn(ctx workflow.Context, doing string, activity any, request activities.TurnRequest) *begunTurn {
+	b := begunTurn{attends: request.Attend != nil}
+	b.ctx, b.cancel = workflow.WithCancel(ctx)
+	b.turn = l.begin(b.ctx, doing, turnOptionsAt(ctx), activity, request)
+	return &b
+}
+
 // watch runs the turn's activity. Concurrently, it handles an abort, a stop, a forced hibernation
 // and the deadline of the sandbox. It returns an error of the activity unchanged. If the activity
 // attends the session after the run, run is the newest run that the workflow knows, and reclaimed
 // reports that the workflow has ended the attendance while no run was in progress.
-func (l *life) watch(ctx workflow.Context, run *session.Processing, result *activities.TurnResult) (reclaimed bool, err error) {
-	turnCtx, cancel := workflow.WithCancel(ctx)
-	defer cancel()
-	request := activities.TurnRequest{
-		Dispatch: run.Dispatch, SessionID: l.id, RunID: run.RunID, PromptID: run.PromptID,
-		Generation: l.generation, SandboxID: l.sandboxID, Look: true, Attend: l.attendance(ctx), ParkAfter: l.parkAfter,
-	}
-	l.attended = request.Attend != nil
+//
+// ahead is the turn's activity if it was begun before the run; nil for none.
+func (l *life) watch(ctx workflow.Context, run *session.Processing, ahead *aheadTurn, result *activities.TurnResult) (reclaimed bool, err error) {
 	doing := fmt.Sprintf("run prompt #%d %s", run.Ordinal, run.PromptID)
-	turn := l.begin(turnCtx, doing, turnOptionsAt(ctx), turns.RunTurn, request)
+	begun := ahead.begun()
+	if begun == nil {
+		begun = l.beginTurn(ctx, doing, turns.RunTurn, activities.TurnRequest{
+			Dispatch: run.Dispatch, SessionID: l.id, RunID: run.RunID, PromptID: run.PromptID,
+			Generation: l.generation, SandboxID: l.sandboxID, Look: true, Attend: l.attendance(ctx), ParkAfter: l.parkAfter,
+		})
+	}
+	turn, cancel := begun.turn, begun.cancel
+	defer cancel()
+	l.attended = begun.attends
 	// An abort that is still in progress when the turn ends has no effect.
 	abortCtx, forgetAbort := workflow.WithCancel(ctx)
 	defer forgetAbort()
 	w := turnWatch{
 		life: l, run: run, turn: turn, doing: doing, cancel: cancel,
-		cancelled: func() bool { return turnCtx.Err() != nil },
+		cancelled: func() bool { return begun.ctx.Err() != nil },
 		interrupt: func() workflow.Future {
 			return l.begin(abortCtx, "interrupt the turn", abortOptions, control.AbortRun, activities.AbortRequest{
 				SessionID: l.id, Agent: l.agent, RunID: run.RunID, Part: run.Part, Generation: l.generation, SandboxID: l.sandboxID,
@@ -68,7 +87,7 @@ func (l *life) watch(ctx workflow.Context, run *session.Processing, result *acti
 			return false, w.abandon(ctx, err)
 		case reclaimed:
 			cancel()
-			l.leftover = turn
+			l.leaveOver(turn)
 			return true, nil
 		}
 		if w.expiryDue(workflow.Now(ctx)) {

@@ -511,6 +511,8 @@ func fault(kind string) (err error, known bool) { //nolint:revive // the error i
 		return final(activities.GenerationUnusable, "the name is taken"), true
 	case "missing":
 		return final(activities.SessionMissing, "there is no such session"), true
+	case "full":
+		return final(activities.GaveWay, "another turn needs the place"), true
 	case "fenced":
 		return final(activities.Fenced, "another worker has it"), true
 	}

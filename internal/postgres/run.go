@@ -13,6 +13,7 @@ import (
 
 func (c *claimable) read(ctx context.Context, q *dbsqlc.Queries, in *lookups, sessionID, promptID string) error {
 	var promptErr, openErr, firstErr, commandsErr, headErr error
+	c.promptID = promptID
 	c.prompt, promptErr = q.PromptGet(ctx, in, &dbsqlc.PromptGetParams{SessionID: sessionID, ID: promptID})
 	if c.missing = isNoRows(promptErr); c.missing {
 		promptErr = nil

@@ -32,47 +32,11 @@ func (db *DB) runBegin(ctx context.Context, sessionID, promptID, claimID string,
 	var c claimable
 	read := func(in *lookups) error { return c.read(ctx, db.q, in, sessionID, promptID) }
 	err = db.inSessionWith(ctx, "begin a run", sessionID, read, func(s *sessionTx) (err error) {
-		verdict = run.Verdict{}
-		if generation != s.row.Generation {
-			return illegal("generation %d is not the newest, which is %d", generation, s.row.Generation)
+		verdict, err = s.begin(ctx, &c, claimID, generation, allotted)
+		if err == nil && verdict.Held {
+			err = s.q.SessionWorkRead(ctx, &s.later, sessionID) // this answers the signal
 		}
-		p, open, first, commands := c.prompt, c.open, c.first, c.commands
-		if c.missing {
-			return noPrompt(promptID)
-		}
-		if verdict, err = s.verdict(ctx, p, open, claimID); err != nil || verdict.Granted || verdict.HeldBy != "" ||
-			verdict.Status != session.PromptQueued || session.State(s.row.Status).Final() {
-			return err
-		}
-		if s.row.Status != string(session.Running) {
-			return illegal("the session is %s, not running", s.row.Status)
-		}
-		for _, c := range commands {
-			if kind := session.CommandKind(c.Kind); kind.BeforePrompts() {
-				return illegal("a pending %s comes first", kind)
-			}
-		}
-		if s.held() {
-			verdict.Held = true
-			return s.q.SessionWorkRead(ctx, &s.later, sessionID) // this answers the signal
-		}
-		if first.ID == "" { // still being collected: the end of the collection is signalled
-			verdict.Held = true
-			return s.q.SessionWorkRead(ctx, &s.later, sessionID)
-		}
-		if first.ID != p.ID {
-			verdict.Earlier = &session.QueuedPrompt{ID: first.ID, Ordinal: first.Ordinal, Rank: first.Rank}
-			return nil
-		}
-		run := dbsqlc.Run{ID: claimID, Generation: generation}
-		if allotted {
-			if err := s.newClaim(ctx, p, claimID); err != nil {
-				return err
-			}
-			run.ID, run.ClaimID = claimOf(p, claimID), claimID
-		}
-		verdict.Granted, verdict.RunID, verdict.Dispatch, verdict.Status = true, run.ID, 1, session.PromptProcessing
-		return s.claim(ctx, p, c.head, run, "")
+		return err
 	})
 	if err != nil {
 		return run.Verdict{}, err
@@ -81,6 +45,69 @@ func (db *DB) runBegin(ctx context.Context, sessionID, promptID, claimID string,
 		db.runs.remember(verdict.RunID, runKey{sessionID: sessionID, promptID: promptID, generation: generation})
 	}
 	return verdict, nil
+}
+
+// RunOfClaim returns the run that a claim was granted. It reports false if there is none yet, or none
+// of the session's newest 128 runs.
+func (db *DB) RunOfClaim(ctx context.Context, sessionID, claimID string) (run.Located, bool, error) {
+	const doing = "find the run of a claim"
+	ctx, cancel := within(ctx, db.options.CallTimeout)
+	defer cancel()
+	row, err := db.q.RunOfClaim(ctx, db.pool, &dbsqlc.RunOfClaimParams{SessionID: sessionID, ClaimID: claimID})
+	if isNoRows(err) {
+		return run.Located{}, false, nil
+	}
+	if err != nil {
+		return run.Located{}, false, fault(doing, err)
+	}
+	db.runs.remember(row.ID, runKey{sessionID: sessionID, promptID: row.PromptID, generation: row.Generation})
+	return run.Located{
+		RunID: row.ID, PromptID: row.PromptID, Dispatch: row.Dispatch, Generation: row.Generation,
+		SandboxID: row.SandboxID, Since: row.ReservedAt.UTC(), Deadline: orZero(row.Deadline),
+		OnUnknown: session.OnUnknown(row.OnUnknown),
+	}, true, nil
+}
+
+// begin claims a prompt for a run, unless the verdict says who has it or what precedes it. If the
+// error is illegal_state or prompt_not_found, nothing has changed.
+func (s *sessionTx) begin(ctx context.Context, c *claimable, claimID string, generation int64, allotted bool) (run.Verdict, error) {
+	if generation != s.row.Generation {
+		return run.Verdict{}, illegal("generation %d is not the newest, which is %d", generation, s.row.Generation)
+	}
+	if c.missing {
+		return run.Verdict{}, noPrompt(c.promptID)
+	}
+	p := c.prompt
+	verdict, err := s.verdict(ctx, p, c.open, claimID)
+	if err != nil || verdict.Granted || verdict.HeldBy != "" ||
+		verdict.Status != session.PromptQueued || session.State(s.row.Status).Final() {
+		return verdict, err
+	}
+	if s.row.Status != string(session.Running) {
+		return verdict, illegal("the session is %s, not running", s.row.Status)
+	}
+	for _, c := range c.commands {
+		if kind := session.CommandKind(c.Kind); kind.BeforePrompts() {
+			return verdict, illegal("a pending %s comes first", kind)
+		}
+	}
+	switch {
+	case s.held(), c.first.ID == "": // without a first one, it is still being collected: the end of the collection is signalled
+		verdict.Held = true
+		return verdict, nil
+	case c.first.ID != p.ID:
+		verdict.Earlier = &session.QueuedPrompt{ID: c.first.ID, Ordinal: c.first.Ordinal, Rank: c.first.Rank}
+		return verdict, nil
+	}
+	run := dbsqlc.Run{ID: claimID, Generation: generation}
+	if allotted {
+		if err := s.newClaim(ctx, p, claimID); err != nil {
+			return verdict, err
+		}
+		run.ID, run.ClaimID = claimOf(p, claimID), claimID
+	}
+	verdict.Granted, verdict.RunID, verdict.Dispatch, verdict.Status = true, run.ID, 1, session.PromptProcessing
+	return verdict, s.claim(ctx, p, c.head, run, "")
 }
 
 // newClaim refuses a claim that was granted before and whose run has ended: no workflow waits for
@@ -164,6 +191,7 @@ func (s *sessionTx) claim(ctx context.Context, p dbsqlc.Prompt, head []dbsqlc.Pr
 // claimable has the data that decides about a claim: the prompt, the session's open run and its
 // first queued prompt, each zero if there is none, the pending commands, and the head of the queue.
 type claimable struct {
+	promptID string
 	prompt   dbsqlc.Prompt
 	missing  bool // the prompt does not exist
 	open     dbsqlc.Run

@@ -11,6 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -23,12 +24,12 @@ import (
 // last event of the session. Prompts that were accepted since PromptsCancel end here in chunks, the
 // last chunk together with the transition.
 func (db *DB) TransitionRecord(ctx context.Context, t session.Transition) error {
-	return db.transitionRecord(ctx, t, nil)
+	return db.transitionRecord(ctx, t, alongside{})
 }
 
 // TransitionRecordEnded is TransitionRecord and SandboxEnd of generations of the session in one transaction.
 func (db *DB) TransitionRecordEnded(ctx context.Context, t session.Transition, ended []int64, reason string) error {
-	return db.transitionRecord(ctx, t, func(s *sessionTx, have *deciding) error {
+	return db.transitionRecord(ctx, t, alongside{before: func(s *sessionTx, have *deciding) error {
 		for _, generation := range ended {
 			if err := s.sandboxEnd(ctx, generation, reason); err != nil {
 				return err
@@ -38,16 +39,21 @@ func (db *DB) TransitionRecordEnded(ctx context.Context, t session.Transition, e
 			}
 		}
 		return nil
-	})
+	}})
 }
 
 // TransitionRecordReady is, in one transaction, TransitionRecord, SandboxRecord of the sandbox that
-// the session runs in and, unless proved is empty, BundleProve.
-func (db *DB) TransitionRecordReady(ctx context.Context, t session.Transition, ready session.SandboxRow, proved string) error {
+// the session runs in, unless proved is empty, BundleProve, and, unless claim is zero,
+// RunBeginAllotted. The claim cannot make the transition fail: a prompt that it may not have is not
+// granted. A transition that was recorded before claims nothing, but the verdict has its open run.
+func (db *DB) TransitionRecordReady(ctx context.Context, t session.Transition, ready session.SandboxRow, proved string, claim run.Proposal) (run.Verdict, error) {
 	var reserved dbsqlc.Sandbox
-	reads := []func(*lookups) error{db.sandboxReserved(ctx, t.SessionID, ready.Generation, &reserved)}
+	var candidate claimable
+	var verdict run.Verdict
+	var fresh bool
+	with := alongside{reads: []func(*lookups) error{db.sandboxReserved(ctx, t.SessionID, ready.Generation, &reserved)}}
 	if proved != "" {
-		reads = append(reads, func(in *lookups) error {
+		with.reads = append(with.reads, func(in *lookups) error {
 			_, err := db.q.BundleProve(ctx, in, proved)
 			if isNoRows(err) {
 				return failure.Errorf(failure.NoBundle, "there is no bundle %s", proved)
@@ -55,8 +61,12 @@ func (db *DB) TransitionRecordReady(ctx context.Context, t session.Transition, r
 			return err
 		})
 	}
-	return db.transitionRecord(ctx, t, func(s *sessionTx, have *deciding) error {
-		if t.No <= s.row.TransitionNo { // recorded before, together with the sandbox
+	if claim.PromptID != "" {
+		with.reads = append(with.reads, func(in *lookups) error { return candidate.read(ctx, db.q, in, t.SessionID, claim.PromptID) })
+	}
+	with.before = func(s *sessionTx, have *deciding) error {
+		fresh, verdict = t.No > s.row.TransitionNo, run.Verdict{}
+		if !fresh { // recorded before, together with the sandbox
 			return nil
 		}
 		if err := s.sandboxRecord(ctx, reserved, ready); err != nil {
@@ -67,29 +77,53 @@ func (db *DB) TransitionRecordReady(ctx context.Context, t session.Transition, r
 			return nil
 		}
 		return s.q.SnapshotsRelease(ctx, &s.later, t.SessionID)
-	}, reads...)
+	}
+	with.after = func(s *sessionTx) (err error) {
+		if claim.PromptID == "" || !fresh && candidate.open.ClaimID != claim.ID {
+			return nil
+		}
+		verdict, err = s.begin(ctx, &candidate, claim.ID, t.Generation, true)
+		if code := failure.CodeOf(err); code == failure.IllegalState || code == failure.NoPrompt {
+			err = nil
+		}
+		return err
+	}
+	if err := db.transitionRecord(ctx, t, with); err != nil || !verdict.Granted {
+		return run.Verdict{}, err
+	}
+	db.runs.remember(verdict.RunID, runKey{sessionID: t.SessionID, promptID: claim.PromptID, generation: t.Generation})
+	return verdict, nil
 }
 
-// transitionRecord records a transition in the same transaction as what first does. It sends reads together with the lock.
-func (db *DB) transitionRecord(ctx context.Context, t session.Transition, first func(*sessionTx, *deciding) error, reads ...func(*lookups) error) error {
+// alongside is what a transition's transaction does besides recording it.
+type alongside struct {
+	reads  []func(*lookups) error // are sent together with the lock
+	before func(*sessionTx, *deciding) error
+	after  func(*sessionTx) error
+}
+
+// transitionRecord records a transition, and in the same transaction does the rest.
+func (db *DB) transitionRecord(ctx context.Context, t session.Transition, with alongside) error {
 	for {
 		recorded := true
 		var have deciding
 		read := func(in *lookups) error {
 			err := have.read(ctx, db.q, t.SessionID, in)
-			for _, also := range reads {
+			for _, also := range with.reads {
 				err = cmp.Or(err, also(in))
 			}
 			return err
 		}
 		err := db.inSessionWith(ctx, "record a transition", t.SessionID, read, func(s *sessionTx) (err error) {
-			if first != nil {
-				if err := first(s, &have); err != nil {
+			if with.before != nil {
+				if err := with.before(s, &have); err != nil {
 					return err
 				}
 			}
-			recorded, err = s.transitionRecord(ctx, t, &have)
-			return err
+			if recorded, err = s.transitionRecord(ctx, t, &have); err != nil || !recorded || with.after == nil {
+				return err
+			}
+			return with.after(s)
 		})
 		if err != nil || recorded {
 			return err

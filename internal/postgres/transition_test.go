@@ -217,3 +217,75 @@ func TestPromptsSubmittedDuringStopAreCancelledInChunks(t *testing.T) {
 	events := b.events(t)
 	require.Equal(t, event.TypeStatus, events[len(events)-1].Type)
 }
+
+// TestTransitionClaimsPrompt checks that a transition and the claim of a prompt in one transaction
+// leave the same as one after the other, and that a repeated transition claims nothing more.
+func TestTransitionClaimsPrompt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	woken := func() (ready session.Transition, sandbox session.SandboxRow, claim run.Proposal) {
+		b.id = b.session(t)
+		b.reserve(t, 1)
+		for _, e := range []session.Event{session.EventReady, session.EventHibernate, session.EventSaved, session.EventWake} {
+			b.transit(t, e, session.ReasonPrompt)
+		}
+		require.NoError(t, b.GenerationReserve(b.ctx, b.id, 2, "im-1"))
+		claim = run.Proposal{PromptID: b.submit(t, "hello"), ID: session.NewID(session.RunPrefix)}
+		sandbox = session.SandboxRow{Generation: 2, SandboxID: "sb-2", Health: session.SandboxReady, Deadline: time.Now().Add(time.Hour)}
+		ready = b.next(t, session.EventReady, session.ReasonPrompt)
+		ready.Generation = 2
+		return ready, sandbox, claim
+	}
+	type left struct {
+		Events  []string
+		Queue   session.QueueCounts
+		Status  session.State
+		Verdict run.Verdict
+	}
+	found := func(after int64, v run.Verdict) left {
+		s, err := b.SessionGet(b.ctx, b.id)
+		require.NoError(t, err)
+		v.RunID = ""
+		return left{Events: b.types(t, after), Queue: s.Queue, Status: s.Status, Verdict: v}
+	}
+
+	ready, sandbox, claim := woken()
+	before := b.position(t)
+	verdict, err := b.TransitionRecordReady(b.ctx, ready, sandbox, "", run.Proposal{})
+	require.NoError(t, err)
+	require.Zero(t, verdict)
+	verdict, err = b.RunBeginAllotted(b.ctx, b.id, claim.PromptID, claim.ID, 2)
+	require.NoError(t, err)
+	apart := found(before, verdict)
+	require.True(t, apart.Verdict.Granted)
+
+	ready, sandbox, claim = woken()
+	before = b.position(t)
+	verdict, err = b.TransitionRecordReady(b.ctx, ready, sandbox, "", claim)
+	require.NoError(t, err)
+	require.Equal(t, apart, found(before, verdict))
+	again, err := b.RunBeginAllotted(b.ctx, b.id, claim.PromptID, claim.ID, 2)
+	require.NoError(t, err)
+	require.Equal(t, verdict, again, "the same claim")
+	located, ok, err := b.RunOfClaim(b.ctx, b.id, claim.ID)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.WithinDuration(t, sandbox.Deadline, located.Deadline, time.Millisecond)
+	require.WithinDuration(t, time.Now(), located.Since, time.Minute)
+	located.Deadline, located.Since = time.Time{}, time.Time{}
+	require.Equal(t, run.Located{
+		RunID: verdict.RunID, PromptID: claim.PromptID, Dispatch: 1, Generation: 2, SandboxID: "sb-2", OnUnknown: session.Hold,
+	}, located)
+
+	lost, err := b.TransitionRecordReady(b.ctx, ready, sandbox, "", claim)
+	require.NoError(t, err)
+	require.Equal(t, verdict, lost, "as after a lost answer")
+	position := b.position(t)
+	repeated, err := b.TransitionRecordReady(b.ctx, ready, sandbox, "", run.Proposal{PromptID: b.submit(t, "another"), ID: session.NewID(session.RunPrefix)})
+	require.NoError(t, err)
+	require.Zero(t, repeated)
+	require.NotContains(t, b.types(t, position), event.TypeTurnStart)
+	_, ok, err = b.RunOfClaim(b.ctx, b.id, session.NewID(session.RunPrefix))
+	require.NoError(t, err)
+	require.False(t, ok)
+}

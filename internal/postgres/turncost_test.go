@@ -214,16 +214,28 @@ func TestStatementsPerHibernationAndWake(t *testing.T) {
 			return db.SandboxRecord(b.ctx, b.id, generation, sandbox.SandboxID, session.SandboxStarting, sandbox.Deadline)
 		})
 		no++
-		count("running", func() error { // with the state of the sandbox and the proof of the bundle
-			return db.TransitionRecordReady(b.ctx, session.Transition{
+		claim := run.Proposal{PromptID: b.submit(t, "hello"), ID: session.NewID(session.RunPrefix)}
+		var verdict run.Verdict
+		count("running", func() error { // with the state of the sandbox, the proof of the bundle and the claim of the prompt
+			var err error
+			verdict, err = db.TransitionRecordReady(b.ctx, session.Transition{
 				SessionID: b.id, No: no, From: session.Restoring, To: session.Running, Event: session.EventReady,
 				Reason: session.ReasonPrompt, Generation: generation,
-			}, sandbox, bundleID)
+			}, sandbox, bundleID, claim)
+			return err
 		})
+		require.True(t, verdict.Granted)
+		count("RunOfClaim", func() error {
+			_, ok, err := db.RunOfClaim(b.ctx, b.id, claim.ID)
+			require.True(t, ok)
+			return err
+		})
+		_, err := db.RunEnd(b.ctx, run.Ending{RunID: verdict.RunID, Outcome: session.OutcomeCompleted})
+		require.NoError(t, err)
 	}
 	require.Equal(t, map[string]int64{
 		"CommandSubmit": 4, "hibernating": 3, "SnapshotMade": 2, "BundleCommit": 2, "hibernated": 2,
-		"RevertDue": 1, "restoring": 2, "GenerationReserve": 2, "SandboxRecord": 2, "running": 2,
+		"RevertDue": 1, "restoring": 2, "GenerationReserve": 2, "SandboxRecord": 2, "running": 2, "RunOfClaim": 1,
 	}, trips)
 }
 

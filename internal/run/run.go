@@ -60,6 +60,24 @@ type Run struct {
 	Ended *Ended
 }
 
+// Proposal proposes a claim of a prompt. The zero value proposes none.
+type Proposal struct {
+	PromptID string `json:"promptId"`
+	ID       string `json:"id"` // of the claim; the id of its run is allotted to the prompt
+}
+
+// Located is a claimed run and the sandbox in which it is executed.
+type Located struct {
+	RunID      string
+	PromptID   string
+	Dispatch   int64 // the last number with which it was given to a worker
+	Generation int64
+	SandboxID  string
+	Since      time.Time // when the life of the sandbox began
+	Deadline   time.Time // when the provider ends the sandbox; zero if that is not known
+	OnUnknown  session.OnUnknown
+}
+
 // Verdict is the result of a claim of a prompt.
 type Verdict struct {
 	// Granted means that the run has the prompt, now or since an earlier call with its id.

@@ -62,12 +62,25 @@ func (q *Queue) Pop() (QueuedPrompt, bool) {
 		return QueuedPrompt{}, false
 	}
 	p := q.waiting[0]
-	q.waiting = q.waiting[1:]
-	q.seen = append(q.seen, p.ID)
+	q.Take(p.ID)
+	return p, true
+}
+
+// Next returns the prompt that Pop would remove, or the zero value.
+func (q *Queue) Next() QueuedPrompt {
+	if len(q.waiting) == 0 {
+		return QueuedPrompt{}
+	}
+	return q.waiting[0]
+}
+
+// Take removes a prompt, which need not be queued, and records it as seen.
+func (q *Queue) Take(id string) {
+	q.waiting = slices.DeleteFunc(q.waiting, func(w QueuedPrompt) bool { return w.ID == id })
+	q.seen = append(q.seen, id)
 	if excess := len(q.seen) - seenLimit; excess > 0 {
 		q.seen = slices.Delete(q.seen, 0, excess)
 	}
-	return p, true
 }
 
 // Requeue adds p at its place although it was taken before, because its row is queued, for example

@@ -7,12 +7,17 @@ import (
 	"time"
 )
 
-// runTurn is the activity that executes turns.
-const runTurn = "RunTurn"
+// Turns are executed by two activities.
+const (
+	runTurn            = "RunTurn"
+	runTurnWhenClaimed = "RunTurnWhenClaimed"
+)
+
+func isTurn(activity string) bool { return activity == runTurn || activity == runTurnWhenClaimed }
 
 // doing describes an activity.
 var doing = map[string]string{
-	runTurn: "the turn", "CreateSandbox": "the creation of the sandbox", "RestoreSandbox": "the restore of the sandbox",
+	runTurn: "the turn", runTurnWhenClaimed: "the turn", "CreateSandbox": "the creation of the sandbox", "RestoreSandbox": "the restore of the sandbox",
 	"SaveBundle": "the snapshot", "TerminateSandbox": "the end of the sandbox", "Checkpoint": "the checkpoint", "Revert": "the revert",
 	"AbortTurn": "the abort", "FlushTranscripts": "the flush of the transcripts",
 }
@@ -31,7 +36,7 @@ func nameOf(activity string) string {
 // as the agent works.
 func isSlow(activity string, took time.Duration) bool {
 	_, known := doing[activity]
-	return known && activity != runTurn && took >= SlowAfter
+	return known && !isTurn(activity) && took >= SlowAfter
 }
 
 // slow adds the slow steps between two times, the newest first, and those that are still running.
@@ -114,7 +119,7 @@ func (f Failure) classify(activity string) (Code, string) {
 		return Refused, fmt.Sprintf("%s was refused: %s", what, message)
 	case "QueueHeld":
 		return QueueHeld, "the queue was held"
-	case "NotHandedOver", "Fenced", "StaleWorkflow", "SessionMissing":
+	case "NotHandedOver", "Fenced", "StaleWorkflow", "SessionMissing", "GaveWay":
 		return "", ""
 	}
 	switch {
@@ -124,7 +129,7 @@ func (f Failure) classify(activity string) (Code, string) {
 		return SessionLocked, fmt.Sprintf("another transaction in Postgres had locked the session during %s: %s", what, message)
 	case activity == "SaveBundle" || activity == "Checkpoint":
 		return SnapshotFailed, "the snapshot failed: " + message
-	case activity == runTurn:
+	case isTurn(activity):
 		return RunnerUnreachable, "the worker did not reach the runner in the sandbox: " + message
 	case activity == "CreateSandbox" || activity == "RestoreSandbox" || activity == "TerminateSandbox":
 		return ProviderUnavailable, fmt.Sprintf("%s failed: %s", what, message)
@@ -134,8 +139,10 @@ func (f Failure) classify(activity string) (Code, string) {
 
 // pending adds what the workflow waits for now.
 func (c *chain) pending() {
+	restoring := slices.ContainsFunc(c.history.Pending, func(p Pending) bool { return p.Activity == "RestoreSandbox" })
 	for _, p := range c.history.Pending {
 		switch {
+		case restoring && p.Activity == runTurnWhenClaimed: // it waits for the restore too
 		case p.Started && !p.HeartbeatAt.IsZero() && c.Now.Sub(p.HeartbeatAt) > silentAfter:
 			c.add(WorkerSilent, p.HeartbeatAt, nil, Temporal, "the worker that executes %s has sent no heartbeat since %s", nameOf(p.Activity), clock(p.HeartbeatAt))
 		case !p.Started && p.Failure == nil && c.Now.Sub(p.ScheduledAt) > noWorkerAfter:

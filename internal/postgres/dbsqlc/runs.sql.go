@@ -577,6 +577,48 @@ func (q *Queries) RunInsert(ctx context.Context, db DBTX, arg *RunInsertParams) 
 	return err
 }
 
+const runOfClaim = `-- name: RunOfClaim :one
+SELECT r.id, r.prompt_id, r.generation, r.dispatch, b.sandbox_id, b.reserved_at, b.deadline, p.on_unknown
+FROM runs r
+JOIN prompts p ON p.session_id = r.session_id AND p.id = r.prompt_id
+JOIN sandboxes b ON b.session_id = r.session_id AND b.generation = r.generation
+WHERE r.session_id = $1 AND r.claim_id = $2 AND r.no > (SELECT coalesce(max(n.no), 0) - 128 FROM runs n WHERE n.session_id = $1)
+`
+
+type RunOfClaimParams struct {
+	SessionID string
+	ClaimID   string
+}
+
+type RunOfClaimRow struct {
+	ID         string
+	PromptID   string
+	Generation int64
+	Dispatch   int64
+	SandboxID  string
+	ReservedAt time.Time
+	Deadline   *time.Time
+	OnUnknown  string
+}
+
+// RunOfClaim returns the run that a claim was granted, and its sandbox. It looks at the newest runs
+// only: others may have followed in the same attendance, which has a bound.
+func (q *Queries) RunOfClaim(ctx context.Context, db DBTX, arg *RunOfClaimParams) (RunOfClaimRow, error) {
+	row := db.QueryRow(ctx, runOfClaim, arg.SessionID, arg.ClaimID)
+	var i RunOfClaimRow
+	err := row.Scan(
+		&i.ID,
+		&i.PromptID,
+		&i.Generation,
+		&i.Dispatch,
+		&i.SandboxID,
+		&i.ReservedAt,
+		&i.Deadline,
+		&i.OnUnknown,
+	)
+	return i, err
+}
+
 const runPark = `-- name: RunPark :exec
 UPDATE runs SET parked_at = $1::timestamptz, token = '',
     parked_input_tokens = parked_input_tokens + $2::bigint, parked_output_tokens = parked_output_tokens + $3::bigint,

@@ -6,6 +6,15 @@ VALUES (@id, (SELECT coalesce(max(r.no), 0) + 1 FROM runs r WHERE r.session_id =
 -- name: RunGet :one
 SELECT * FROM runs WHERE id = @id;
 
+-- name: RunOfClaim :one
+-- RunOfClaim returns the run that a claim was granted, and its sandbox. It looks at the newest runs
+-- only: others may have followed in the same attendance, which has a bound.
+SELECT r.id, r.prompt_id, r.generation, r.dispatch, b.sandbox_id, b.reserved_at, b.deadline, p.on_unknown
+FROM runs r
+JOIN prompts p ON p.session_id = r.session_id AND p.id = r.prompt_id
+JOIN sandboxes b ON b.session_id = r.session_id AND b.generation = r.generation
+WHERE r.session_id = @session_id AND r.claim_id = @claim_id AND r.no > (SELECT coalesce(max(n.no), 0) - 128 FROM runs n WHERE n.session_id = @session_id);
+
 -- name: RunGetOpen :one
 -- RunGetOpen looks at the newest run only: a run begins after the one before it has ended. Whatever
 -- Postgres knows about the table, it reads one entry of the index of run numbers. An open run has no
