@@ -31,6 +31,10 @@ func (s endingStore) RunEnd(context.Context, run.Ending) (run.Run, error) {
 
 func (endingStore) TransitionRecord(context.Context, session.Transition) error { return nil }
 
+func (endingStore) TransitionRecordReady(context.Context, session.Transition, session.SandboxRow, string, run.Proposal) (run.Verdict, error) {
+	return run.Verdict{Granted: true}, nil
+}
+
 func (endingStore) CommandRequest(_ context.Context, id string) (string, error) {
 	return "request-of-" + id, nil
 }
@@ -69,6 +73,16 @@ func TestOneLineForEachTurnTransitionAndQuestion(t *testing.T) {
 	_, err = watchedStore{endingStore{run: claim}, watched}.RunEnd(t.Context(), run.Ending{})
 	require.NoError(t, err)
 	require.Empty(t, out.String(), "another call has ended it")
+
+	verdict, err := watchedStore{endingStore{}, watched}.TransitionRecordReady(t.Context(), session.Transition{
+		SessionID: "ses_1", From: session.Restoring, To: session.Running, Reason: "prompt", Generation: 4, Since: began, At: began.Add(time.Second),
+	}, session.SandboxRow{}, "", run.Proposal{})
+	require.NoError(t, err)
+	require.True(t, verdict.Granted)
+	require.Equal(t, map[string]any{
+		"level": "INFO", "msg": "session status changed", "session_id": "ses_1", "from": "restoring", "to": "running", "reason": "prompt",
+		"generation": 4.0, "duration": 1e9,
+	}, line())
 
 	require.NoError(t, watchedStore{endingStore{}, watched}.TransitionRecord(t.Context(), session.Transition{
 		SessionID: "ses_1", From: session.Hibernating, To: session.Hibernated, Reason: "idle", Generation: 3, Since: began, At: began.Add(2 * time.Second),
