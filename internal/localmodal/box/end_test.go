@@ -15,11 +15,22 @@ import (
 // running counts the machine's processes whose command line contains text.
 func running(t *testing.T, text string) int {
 	t.Helper()
+	return commandLines(t, func(line string) bool { return strings.Contains(line, text) })
+}
+
+// executing counts the processes whose command line begins with a program.
+func executing(t *testing.T, program string) int {
+	t.Helper()
+	return commandLines(t, func(line string) bool { return strings.HasPrefix(line, program+"\x00") })
+}
+
+func commandLines(t *testing.T, counts func(line string) bool) int {
+	t.Helper()
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(t, err)
 	n := 0
 	for _, path := range paths {
-		if line, err := os.ReadFile(path); err == nil && strings.Contains(string(line), text) {
+		if line, err := os.ReadFile(path); err == nil && counts(string(line)) {
 			n++
 		}
 	}
@@ -31,7 +42,8 @@ func (b *bundle) daemon(bx *Box) string {
 	b.t.Helper()
 	name := "sleep-" + uuid.NewString()
 	b.sh(bx, "cp /usr/bin/sleep /tmp/"+name+" && (setsid setsid /tmp/"+name+" 1000 </dev/null >/dev/null 2>&1 &)")
-	require.Eventually(b.t, func() bool { return running(b.t, name) == 1 }, waitLimit, 5*time.Millisecond)
+	// Before its last exec, a process that has another program also has the name in its command line.
+	require.Eventually(b.t, func() bool { return executing(b.t, "/tmp/"+name) == 1 }, waitLimit, 5*time.Millisecond)
 	return name
 }
 
