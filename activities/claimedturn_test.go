@@ -47,6 +47,15 @@ func (b *harness) wokenBy(t *testing.T, content string) woken {
 	return w
 }
 
+// wokenUnused is wokenBy for a session without a turn in its sandboxes.
+func (b *harness) wokenUnused(t *testing.T) woken {
+	t.Helper()
+	b.hibernate(t)
+	b.transit(t, session.EventWake)
+	b.transit(t, session.EventReady)
+	return b.wokenBy(t, "hello")
+}
+
 func (w woken) wake(t *testing.T) activities.SandboxReady {
 	t.Helper()
 	ready, err := do(w.harness, attempt{}, w.control.RestoreSandbox, w.request)
@@ -137,10 +146,7 @@ func TestRestoreClaimsOnlyNextPrompt(t *testing.T) {
 			t.Parallel()
 			b := setupMemory(t)
 			b.open(t)
-			b.hibernate(t)
-			b.transit(t, session.EventWake)
-			b.transit(t, session.EventReady)
-			w := b.wokenBy(t, "hello")
+			w := b.wokenUnused(t)
 			before(t, &w)
 			status := b.prompt(t, w.prompt.ID).Status
 			require.Nil(t, w.wake(t).Claimed)
@@ -160,10 +166,7 @@ func TestLostClaimIsReported(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	b.open(t)
-	b.hibernate(t)
-	b.transit(t, session.EventWake)
-	b.transit(t, session.EventReady)
-	w := b.wokenBy(t, "hello")
+	w := b.wokenUnused(t)
 	b.steps.Store = &losingReady{Store: b.steps.Store}
 	ready, err := do(b, attempt{}, b.control.RestoreSandbox, w.request)
 	require.NoError(t, err)
@@ -191,10 +194,7 @@ func TestLateRestoreLeavesUsedSandbox(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	b.open(t)
-	b.hibernate(t)
-	b.transit(t, session.EventWake)
-	b.transit(t, session.EventReady)
-	w := b.wokenBy(t, "hello")
+	w := b.wokenUnused(t)
 	var ready activities.SandboxReady
 	var verified atomic.Int64
 	b.memory.Handle("overwinter-runner", func(ctx context.Context, p *memsandbox.Proc) int {
@@ -249,10 +249,7 @@ func TestTurnAwaitsClaim(t *testing.T) {
 					looked <- struct{}{}
 				}
 			})
-			b.hibernate(t)
-			b.transit(t, session.EventWake)
-			b.transit(t, session.EventReady)
-			w := b.wokenBy(t, "hello")
+			w := b.wokenUnused(t)
 			turn := w.begin(t)
 			if c.end != nil {
 				select {

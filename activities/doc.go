@@ -67,6 +67,7 @@
 //	Refused               a retry would be refused too            the prompt fails; else error
 //	SessionMissing        the session has no row                  completes
 //	Fenced                a newer attempt or generation has it    reads the row again
+//	GaveWay               a turn needs the place of one that waits  another dispatch of the run
 //	HandOver              the worker stops                        Temporal starts another attempt
 //	anything else         it may be transient                     Temporal retries
 //
