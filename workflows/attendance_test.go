@@ -143,7 +143,7 @@ func (f *fakes) TakeBack(ctx context.Context, _ activities.SessionRef) (activiti
 		}
 		p := w.prompt(run.promptID)
 		taken.Run = &session.Processing{
-			PromptID: p.ID, Ordinal: p.Ordinal, RunID: run.id, Generation: run.generation, Dispatch: run.dispatch, OnUnknown: p.policy,
+			PromptID: p.ID, Ordinal: p.Ordinal, RunID: run.id, Generation: run.generation, Dispatch: run.dispatch, OnUnknown: p.policy, Part: run.part,
 		}
 		return taken, nil
 	})

@@ -270,6 +270,9 @@ func (f *fakes) AbortRun(ctx context.Context, in activities.AbortRequest) error 
 	_, err := take(ctx, f, "AbortRun", func(w *world) (nothing, error) {
 		run := w.runs[in.RunID]
 		p := w.prompt(run.promptID)
+		if in.Part != run.part {
+			w.violate("part %d of the turn of %s is interrupted, which is in part %d", in.Part, p.ID, run.part)
+		}
 		w.say("the turn of %s is interrupted", p.ID)
 		if p.stubborn || !run.delivered {
 			return nothing{}, nil

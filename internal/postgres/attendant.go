@@ -137,11 +137,11 @@ func (db *DB) SessionReclaim(ctx context.Context, sessionID, workflowRunID strin
 			return s.q.SessionLeave(ctx, &s.later, sessionID)
 		}
 		p, err := s.promptGet(ctx, open.PromptID)
-		taken.Run = &session.Processing{
-			PromptID: p.ID, Ordinal: p.Ordinal, RunID: open.ID, Generation: open.Generation, Dispatch: open.Dispatch,
-			OnUnknown: session.OnUnknown(p.OnUnknown),
+		if err != nil {
+			return err
 		}
-		return err
+		taken.Run = processingOf(open, p.Ordinal, p.OnUnknown)
+		return nil
 	})
 	if err != nil {
 		return run.Reclaimed{}, err

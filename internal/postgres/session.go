@@ -357,10 +357,7 @@ func (s *sessionTx) loadQueue(ctx context.Context, loaded *session.Loaded) error
 		if err != nil {
 			return err
 		}
-		loaded.Processing = &session.Processing{
-			PromptID: p.ID, Ordinal: p.Ordinal, RunID: p.RunID, Generation: run.Generation, Dispatch: run.Dispatch,
-			OnUnknown: session.OnUnknown(p.OnUnknown), Part: run.Part,
-		}
+		loaded.Processing = processingOf(run, p.Ordinal, p.OnUnknown)
 		if run.ParkedAt != nil {
 			if err := s.parkedInto(ctx, run.ID, run.Part+1, loaded.Processing); err != nil {
 				return err
@@ -368,6 +365,14 @@ func (s *sessionTx) loadQueue(ctx context.Context, loaded *session.Loaded) error
 		}
 	}
 	return nil
+}
+
+// processingOf returns a run in progress in its workflow's form, given columns of its prompt.
+func processingOf(run dbsqlc.Run, ordinal int64, onUnknown string) *session.Processing {
+	return &session.Processing{
+		PromptID: run.PromptID, Ordinal: ordinal, RunID: run.ID, Generation: run.Generation, Dispatch: run.Dispatch,
+		OnUnknown: session.OnUnknown(onUnknown), Part: run.Part,
+	}
 }
 
 // SessionClose marks the session as not loaded: its workflow is about to complete.
