@@ -48,10 +48,10 @@ const (
 	pingTimeout = 3 * time.Second
 )
 
-// boundedPool is a connection pool that sets a deadline on every call. It has the methods that the
-// generated code needs.
+// boundedPool is a connection pool that sets a deadline on every call. It does not embed the pool,
+// whose other methods have no deadline.
 type boundedPool struct {
-	*pgxpool.Pool
+	pool  *pgxpool.Pool
 	limit time.Duration
 }
 
@@ -76,20 +76,20 @@ func newBoundedPool(ctx context.Context, config *pgxpool.Config, o Options) (*bo
 	if err != nil {
 		return nil, err
 	}
-	return &boundedPool{Pool: pool, limit: o.CallTimeout}, nil
+	return &boundedPool{pool: pool, limit: o.CallTimeout}, nil
 }
 
 // Exec executes one statement.
 func (p *boundedPool) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	ctx, cancel := within(ctx, p.limit)
 	defer cancel()
-	return p.Pool.Exec(ctx, sql, args...)
+	return p.pool.Exec(ctx, sql, args...)
 }
 
 // Query executes one statement. The deadline includes reading the rows.
 func (p *boundedPool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	ctx, cancel := within(ctx, p.limit)
-	rows, err := p.Pool.Query(ctx, sql, args...)
+	rows, err := p.pool.Query(ctx, sql, args...)
 	if err != nil {
 		cancel()
 		return rows, err
@@ -100,14 +100,45 @@ func (p *boundedPool) Query(ctx context.Context, sql string, args ...any) (pgx.R
 // QueryRow executes one statement. The deadline includes reading the row.
 func (p *boundedPool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	ctx, cancel := within(ctx, p.limit)
-	return &boundedRow{row: p.Pool.QueryRow(ctx, sql, args...), cancel: cancel}
+	return &boundedRow{row: p.pool.QueryRow(ctx, sql, args...), cancel: cancel}
 }
 
 // Ping reports whether Postgres answers.
 func (p *boundedPool) Ping(ctx context.Context) error {
 	ctx, cancel := within(ctx, p.limit)
 	defer cancel()
-	return p.Pool.Ping(ctx)
+	return p.pool.Ping(ctx)
+}
+
+// SendBatch sends statements in one round trip. The deadline includes reading their results.
+func (p *boundedPool) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	ctx, cancel := within(ctx, p.limit)
+	return &boundedResults{BatchResults: p.pool.SendBatch(ctx, b), cancel: cancel}
+}
+
+// BeginTx begins a transaction. The caller sets its deadline.
+func (p *boundedPool) BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error) {
+	return p.pool.BeginTx(ctx, o)
+}
+
+// Acquire takes a connection. The caller sets the deadline of what it does with it.
+func (p *boundedPool) Acquire(ctx context.Context) (*pgxpool.Conn, error) { return p.pool.Acquire(ctx) }
+
+// Stat returns the current state of the pool.
+func (p *boundedPool) Stat() *pgxpool.Stat { return p.pool.Stat() }
+
+// Close waits for calls in progress, and closes every connection.
+func (p *boundedPool) Close() { p.pool.Close() }
+
+type boundedResults struct {
+	pgx.BatchResults
+	cancel context.CancelFunc
+}
+
+// Close may be called more than once.
+func (r *boundedResults) Close() error {
+	defer r.cancel()
+	return r.BatchResults.Close()
 }
 
 type boundedRows struct {

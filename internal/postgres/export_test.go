@@ -163,7 +163,7 @@ func (db *DB) ListPlans(ctx context.Context, t *testing.T, f listing.Filter) map
 	require.NoError(t, err)
 	l.search, err = db.searchIndex(ctx)
 	require.NoError(t, err)
-	tx, err := db.pool.Begin(ctx)
+	tx, err := db.pool.BeginTx(ctx, pgx.TxOptions{})
 	require.NoError(t, err)
 	defer tx.Rollback(ctx) //nolint:errcheck // nothing has changed
 	explain := func(s statement) string {

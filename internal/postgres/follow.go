@@ -336,10 +336,8 @@ func (db *DB) listen(ctx context.Context, ready func(), changed func(grown []eve
 		defer cancel()
 		conn.Close(ctx) // it is discarded in any case
 	}()
-	for _, channel := range channels {
-		if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
-			return fault(doing, err)
-		}
+	if err := db.listenTo(ctx, conn, channels); err != nil {
+		return fault(doing, err)
 	}
 	ready()
 	for {
@@ -365,4 +363,16 @@ func (db *DB) listen(ctx context.Context, ready func(), changed func(grown []eve
 			}
 		}
 	}
+}
+
+// listenTo makes a connection receive the notifications of channels, within the deadline of a call.
+func (db *DB) listenTo(ctx context.Context, conn *pgx.Conn, channels []string) error {
+	ctx, cancel := within(ctx, db.options.CallTimeout)
+	defer cancel()
+	for _, channel := range channels {
+		if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+			return err
+		}
+	}
+	return nil
 }

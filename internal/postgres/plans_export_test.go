@@ -28,7 +28,7 @@ func PlansOf(ctx context.Context, db *DB) ([]Plans, error) {
 
 // ExplainPrepared returns the generic plan of every statement that a connection has prepared.
 func ExplainPrepared(ctx context.Context, db *DB) (plans []string, err error) {
-	tx, err := db.pool.Begin(ctx)
+	tx, err := db.pool.BeginTx(ctx, pgx.TxOptions{})
 	if err != nil {
 		return nil, err
 	}

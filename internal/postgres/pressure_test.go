@@ -278,6 +278,7 @@ func everyCall(ctx context.Context, db *postgres.DB, id string) map[string]error
 			return db.TranscriptAppend(ctx, []transcript.Segment{{SessionID: id, Path: "p", Version: 1, Data: []byte("x")}})
 		},
 		"files":        func() error { return db.FilesAppend(ctx, workspacefile.Batch{SessionID: id}) },
+		"follow":       func() error { return db.EventsRead(ctx, []*eventlog.Page{{SessionID: id, Limit: 1, Bytes: 1 << 10}}) },
 		"conversation": func() error { _, err := db.Conversation(ctx, id); return err },
 		"execute":      func() error { return db.SandboxesSeen(ctx, seen(id, 1, session.SandboxReady)) },
 		"ping":         func() error { return db.Ping(ctx) },
