@@ -47,7 +47,7 @@ func (l *life) provision(ctx workflow.Context, delayed, doing string, activity a
 		if kind == activities.StaleWorkflow || kind == activities.QueueHeld {
 			return err
 		}
-		if kind == activities.Fenced && ahead != nil {
+		if kind == activities.Fenced && (ahead != nil || l.rereadsFenced(ctx, request)) {
 			return err // another attempt may have restored the session
 		}
 		if l.wants.Stop || (kind != activities.GenerationUnusable && kind != activities.Fenced) {
@@ -70,6 +70,14 @@ func (l *life) provision(ctx workflow.Context, delayed, doing string, activity a
 		}
 		return l.transit(ctx, session.EventFail, unusableReason+activities.ReasonOf(err), nil)
 	}
+}
+
+// rereadsFencedRestores is the change since which the workflow reads the session again after a restore
+// that found that another attempt has recorded its end. Before, it tried generation after generation.
+const rereadsFencedRestores = "rereads-fenced-restores"
+
+func (l *life) rereadsFenced(ctx workflow.Context, request activities.SandboxRequest) bool {
+	return request.Then != nil && workflow.GetVersion(ctx, rereadsFencedRestores, workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
 
 // dropped reports whether the new sandbox must not have the files of the previous one.

@@ -24,7 +24,7 @@ var faulty = map[string][]string{
 	"SaveBundle": {"passing", "refused"}, "RescueBundle": {"passing", "refused"},
 	"DropSandbox": {"passing", "refused"}, "RevertSession": {"passing", "refused"},
 	"FlushSandbox": {"passing"}, "AbortRun": {"passing", "refused"}, "RunTurn": {"passing", "unknown", "refused", "fenced"},
-	"RunTurnWhenClaimed": {"passing", "unknown", "refused", "fenced", "full"}, "RestoreClaim": {"passing", "fenced", "refused"},
+	"RunTurnWhenClaimed": {"passing", "unknown", "refused", "fenced", "full"}, "RestoreClaim": {"passing", "fenced", "refused"}, "RestoreAnswer": {"fenced"},
 }
 
 var stores = []string{"passing", "fenced", "refused"}
@@ -41,7 +41,7 @@ func TestRandomSessionsKeepInvariants(t *testing.T) {
 	activities := rapid.SampledFrom([]string{
 		"BeginRun", "RecordTransition", "OpenSession", "CloseSession", "SettleRun", "ReturnRun", "RequeuePrompt", "TellProblem", "AnnounceDeadline", "ContinueRun",
 		"CancelPrompts", "TerminateSandbox", "CreateSandbox", "RestoreSandbox", "SaveBundle", "RescueBundle", "DropSandbox", "RevertSession",
-		"FlushSandbox", "AbortRun", "RunTurn", "RunTurnWhenClaimed", "RestoreClaim", "ReadWaiting", "EndCommand", "TakeBack",
+		"FlushSandbox", "AbortRun", "RunTurn", "RunTurnWhenClaimed", "RestoreClaim", "RestoreAnswer", "ReadWaiting", "EndCommand", "TakeBack",
 	})
 	durations := rapid.SampledFrom([]string{"1ms", "4ms", "7ms", "60ms", "300ms", "1s", "3s", "10s", "40s", "5m", "1h", "25h"})
 	rapid.Check(t, func(t *rapid.T) {

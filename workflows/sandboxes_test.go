@@ -24,6 +24,9 @@ func (f *fakes) provision(ctx context.Context, activity string, in activities.Sa
 	var row *sandboxRow
 	adopted := false
 	begin := func(w *world) (err error) {
+		if in.Then != nil && w.transitionNo >= in.Then.No && in.Generation != w.generation {
+			return final(activities.Fenced, "transition %d was recorded by another attempt", in.Then.No)
+		}
 		if before := w.sandbox(in.Generation - 1); !in.Fresh && activity == "RestoreSandbox" && before != nil && before.alive && before.ready {
 			row, adopted = before, true
 			w.say("resume the sandbox of generation %d", row.generation)
@@ -65,6 +68,9 @@ func (f *fakes) provision(ctx context.Context, activity string, in activities.Sa
 				t := *in.Then
 				t.Generation, t.Receipt = answer.Generation, answer.Receipt
 				answer.Recorded = w.recordsAlong(activity, t)
+				if err := w.refuseAfterRecord(answer.Recorded); err != nil {
+					return activities.SandboxReady{}, err
+				}
 				if in.Claim != nil && !answer.Recorded.IsZero() {
 					answer.Claimed = w.claimAlong(*in.Claim, answer.Generation)
 					w.loseClaim(&answer)

@@ -138,6 +138,19 @@ func (w *world) loseClaim(answer *activities.SandboxReady) {
 	}
 }
 
+// refuseAfterRecord refuses a restore that has recorded its transition, if a fault is injected: another
+// attempt has recorded it, and this one finds out too late to report that attempt's sandbox.
+func (w *world) refuseAfterRecord(recorded time.Time) error {
+	const name = "RestoreAnswer"
+	faults := w.faults[name]
+	if len(faults) == 0 || recorded.IsZero() {
+		return nil
+	}
+	w.faults[name] = faults[1:]
+	w.say("another attempt at the restore is refused: %s", activities.ReasonOf(faults[0]))
+	return faults[0]
+}
+
 func (w *world) claim(p *promptRow, runID string, generation int64) {
 	if w.held {
 		w.violate("%s starts while the queue is held", p.ID)
