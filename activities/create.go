@@ -303,19 +303,20 @@ func (g *sandboxes) discardUnusedOr(ctx context.Context, in SandboxRequest, sb *
 	return unusable
 }
 
-// checkUnused returns Fenced if another attempt at a restore has recorded its end: the session uses the
-// sandbox, and a turn may have begun.
+// checkUnused returns Fenced if another attempt has made the session use the sandbox: a turn may have begun.
 func (g *sandboxes) checkUnused(ctx context.Context, in SandboxRequest) error {
-	if in.Then == nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	s, err := g.store.SessionGet(ctx, in.SessionID)
-	if err == nil && s.TransitionNo >= in.Then.No {
+	switch {
+	case err != nil:
+		return stored(err)
+	case in.Then != nil && s.TransitionNo >= in.Then.No:
 		return final(Fenced, fmt.Errorf("transition %d was recorded by another attempt", in.Then.No))
+	case s.Status == session.Running && s.Generation >= in.Generation:
+		return final(Fenced, fmt.Errorf("the session is running in generation %d", s.Generation))
 	}
-	return stored(err)
+	return nil
 }
 
 // discardUnused ends a sandbox that was never used; the next generation gets another.

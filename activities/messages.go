@@ -149,6 +149,10 @@ type SandboxRef struct {
 	Generation int64  `json:"generation"`
 	SandboxID  string `json:"sandboxId"`
 	Reason     string `json:"reason,omitempty"`
+	// Transition is the number of the session's newest transition at the time of the request: once the session has moved on,
+	// TerminateSandbox ends nothing. 0: it ends every sandbox, because the session is being stopped, or its workflow is of an
+	// earlier release.
+	Transition int64 `json:"transition,omitempty"`
 }
 
 // SaveRequest requests a bundle of a sandbox. The caller chooses its id, so that a repeated request

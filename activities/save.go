@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/bundle"
@@ -54,7 +55,7 @@ type bundles struct {
 func (g *bundles) SaveBundle(ctx context.Context, in SaveRequest) (Saved, error) {
 	stop := beat(ctx)
 	defer stop()
-	open := &openSandboxes{sandboxes: g.sandboxes, sessionID: in.SessionID}
+	open := &openSandboxes{sandboxes: g.sandboxes, sessionID: in.SessionID, upTo: in.Generation}
 	saved, err := g.save(ctx, in, open)
 	if err != nil || in.Release == "" || saved.BundleID == "" {
 		return saved, err
@@ -67,14 +68,17 @@ func (g *bundles) SaveBundle(ctx context.Context, in SaveRequest) (Saved, error)
 type openSandboxes struct {
 	sandboxes *sandboxes
 	sessionID string
-	rows      []session.SandboxRow
-	known     bool
+	// upTo is the newest generation that is released: if this attempt is late, the session may have another one since.
+	upTo  int64
+	rows  []session.SandboxRow
+	known bool
 }
 
 // read reads the sandboxes concurrently with a statement that checks the workflow run.
 func (o *openSandboxes) read(ctx context.Context) error {
 	rows, err := o.sandboxes.store.SandboxesOpen(ctx, o.sessionID)
-	o.rows, o.known = rows, err == nil
+	o.rows = slices.DeleteFunc(rows, func(row session.SandboxRow) bool { return row.Generation > o.upTo })
+	o.known = err == nil
 	return stored(err)
 }
 
@@ -258,7 +262,7 @@ func (g *bundles) RescueBundle(ctx context.Context, in SaveRequest) (Saved, erro
 		ID: in.BundleID, SessionID: in.SessionID, Generation: in.Generation, CreatedAt: time.Now().UTC(),
 	})
 	if sandbox.CodeOf(err) == sandbox.Conflict { // it was reported lost by mistake
-		return g.save(ctx, in, &openSandboxes{sandboxes: g.sandboxes, sessionID: in.SessionID})
+		return g.save(ctx, in, &openSandboxes{sandboxes: g.sandboxes, sessionID: in.SessionID, upTo: in.Generation})
 	}
 	return saved, err
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // TerminateSandbox ends every sandbox of the session: the named one, and any from a create whose
-// response was lost. It returns when they have ended. If Postgres is unavailable, it terminates the
+// response was lost. It returns when they have ended. A late attempt leaves those that the session has got since. If Postgres is unavailable, it terminates the
 // named one and returns an error, so that it is repeated for the rows.
 func (g *sandboxes) TerminateSandbox(ctx context.Context, in SandboxRef) error {
 	stop := beat(ctx)
@@ -26,6 +26,11 @@ func (g *sandboxes) terminate(ctx context.Context, in SandboxRef) error {
 	}
 	var failed error
 	for _, row := range rows {
+		if in.Transition > 0 && row.Transition > in.Transition { // another attempt has ended the sandboxes of that time
+			g.Logger.WarnContext(ctx, "a sandbox of a session that has moved on is not terminated", slog.String("session_id", in.SessionID),
+				slog.Int64("generation", row.Generation), slog.String("sandbox_id", row.SandboxID), slog.String("reason", in.Reason))
+			continue
+		}
 		failed = errors.Join(failed, g.end(ctx, row, in.Reason))
 	}
 	return failed

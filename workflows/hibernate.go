@@ -124,6 +124,9 @@ func (l *life) checkpoint(ctx workflow.Context) error {
 // release terminates the sandbox, and retries until it has ended.
 func (l *life) release(ctx workflow.Context, why string) error {
 	ref := activities.SandboxRef{SessionID: l.id, Generation: l.generation, SandboxID: l.sandboxID, Reason: why}
+	if !l.wants.Stop { // a session that is being stopped gets no other sandbox
+		ref.Transition = l.transitionNo
+	}
 	if err := l.do(ctx, "terminate the sandbox", terminateOptions, control.TerminateSandbox, ref, nil); err != nil {
 		return err
 	}

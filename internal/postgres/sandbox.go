@@ -156,7 +156,7 @@ func (db *DB) SandboxesOpen(ctx context.Context, sessionID string) ([]session.Sa
 	for i, row := range rows {
 		out[i] = session.SandboxRow{
 			SessionID: row.SessionID, Generation: row.Generation, SandboxID: row.SandboxID,
-			ImageID: row.ImageID, Status: session.State(row.Status), Current: row.IsCurrent, WorkspaceChanged: row.WorkspaceChanged,
+			ImageID: row.ImageID, Status: session.State(row.Status), Current: row.IsCurrent, WorkspaceChanged: row.WorkspaceChanged, Transition: row.TransitionNo,
 			ReservedAt: row.ReservedAt.UTC(), ReadyAt: orZero(row.ReadyAt), Deadline: orZero(row.Deadline),
 		}
 	}

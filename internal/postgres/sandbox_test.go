@@ -17,6 +17,29 @@ func seen(id string, generation int64, status session.SandboxStatus) []session.S
 	return []session.SandboxSeen{{SandboxKey: session.SandboxKey{SessionID: id, Generation: generation}, Status: status}}
 }
 
+// TestRepeatedTransitionEndsNoLaterSandbox records a transition again, as an attempt does that is late.
+func TestRepeatedTransitionEndsNoLaterSandbox(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.reserve(t, 1)
+	b.transit(t, session.EventReady, session.ReasonPrompt)
+	b.transit(t, session.EventHibernate, session.ReasonRequested)
+	s, err := b.SessionGet(b.ctx, b.id)
+	require.NoError(t, err)
+	saved := session.Transition{
+		SessionID: b.id, No: s.TransitionNo + 1, From: session.Hibernating, To: session.Hibernated, Event: session.EventSaved,
+		Reason: session.ReasonRequested, Generation: 1,
+	}
+	require.NoError(t, b.TransitionRecordEnded(b.ctx, saved, []int64{1}, "hibernated"))
+	b.awake(t, session.ReasonRequested)
+	require.NoError(t, b.TransitionRecordEnded(b.ctx, saved, []int64{1, 2}, "hibernated"))
+	rows, err := b.SandboxesOpen(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
+	require.EqualValues(t, 2, rows[0].Generation)
+	require.EqualValues(t, saved.No+2, rows[0].Transition)
+}
+
 func TestOnlyHealthChangesAreWritten(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

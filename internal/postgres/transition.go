@@ -28,8 +28,12 @@ func (db *DB) TransitionRecord(ctx context.Context, t session.Transition) error 
 }
 
 // TransitionRecordEnded is TransitionRecord and SandboxEnd of generations of the session in one transaction.
+// A transition that was recorded before ended its sandboxes with it, and ends no others.
 func (db *DB) TransitionRecordEnded(ctx context.Context, t session.Transition, ended []int64, reason string) error {
 	return db.transitionRecord(ctx, t, alongside{before: func(s *sessionTx, have *deciding) error {
+		if t.No <= s.row.TransitionNo {
+			return nil
+		}
 		for _, generation := range ended {
 			if err := s.sandboxEnd(ctx, generation, reason); err != nil {
 				return err

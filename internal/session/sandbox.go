@@ -33,6 +33,7 @@ type SandboxRow struct {
 	Status     State         // status of the session
 	Health     SandboxStatus // last known health
 	Current    bool          // it is the session's newest generation
+	Transition int64         // number of the session's newest transition; only set by SandboxesOpen
 	// WorkspaceChanged means that the workspace of the session was changed after the sandbox was
 	// reserved; only set by SandboxesOpen.
 	WorkspaceChanged bool

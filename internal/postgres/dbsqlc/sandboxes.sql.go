@@ -329,7 +329,8 @@ func (q *Queries) SandboxesFailed(ctx context.Context, db DBTX, arg *SandboxesFa
 }
 
 const sandboxesOpen = `-- name: SandboxesOpen :many
-SELECT b.session_id, b.generation, b.sandbox_id, b.image_id, s.status, (b.generation = s.generation)::boolean AS is_current, b.reserved_at, b.ready_at, b.deadline, b.workspace_changed
+SELECT b.session_id, b.generation, b.sandbox_id, b.image_id, s.status, (b.generation = s.generation)::boolean AS is_current, b.reserved_at, b.ready_at, b.deadline, b.workspace_changed,
+    s.transition_no
 FROM sandboxes b JOIN sessions s ON s.id = b.session_id
 WHERE b.ended_at IS NULL AND ($1::text = '' OR b.session_id = $1)
 ORDER BY b.session_id, b.generation
@@ -346,6 +347,7 @@ type SandboxesOpenRow struct {
 	ReadyAt          *time.Time
 	Deadline         *time.Time
 	WorkspaceChanged bool
+	TransitionNo     int64
 }
 
 func (q *Queries) SandboxesOpen(ctx context.Context, db DBTX, sessionID string) ([]SandboxesOpenRow, error) {
@@ -368,6 +370,7 @@ func (q *Queries) SandboxesOpen(ctx context.Context, db DBTX, sessionID string) 
 			&i.ReadyAt,
 			&i.Deadline,
 			&i.WorkspaceChanged,
+			&i.TransitionNo,
 		); err != nil {
 			return nil, err
 		}

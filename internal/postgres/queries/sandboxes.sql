@@ -29,7 +29,8 @@ SELECT ended.sandbox_id, @session_id, @generation FROM ended WHERE ended.sandbox
 ON CONFLICT (sandbox_id) DO NOTHING;
 
 -- name: SandboxesOpen :many
-SELECT b.session_id, b.generation, b.sandbox_id, b.image_id, s.status, (b.generation = s.generation)::boolean AS is_current, b.reserved_at, b.ready_at, b.deadline, b.workspace_changed
+SELECT b.session_id, b.generation, b.sandbox_id, b.image_id, s.status, (b.generation = s.generation)::boolean AS is_current, b.reserved_at, b.ready_at, b.deadline, b.workspace_changed,
+    s.transition_no
 FROM sandboxes b JOIN sessions s ON s.id = b.session_id
 WHERE b.ended_at IS NULL AND (@session_id::text = '' OR b.session_id = @session_id)
 ORDER BY b.session_id, b.generation;

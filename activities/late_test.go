@@ -1,0 +1,138 @@
+package activities_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// The tests in this file freeze an attempt at an activity. Meanwhile another attempt does the work, and
+// the session moves on: the late attempt must not end the sandbox that the session uses then.
+
+// duringOnce calls do once, before or after a step.
+func (b *harness) duringOnce(step string, after bool, do func()) {
+	var done atomic.Bool
+	hook := func(is string) {
+		if is == step && done.CompareAndSwap(false, true) {
+			do()
+		}
+	}
+	if after {
+		b.steps.set(nil, hook)
+		return
+	}
+	b.steps.set(func(is string, _ *eventlog.Append) error { hook(is); return nil }, nil)
+}
+
+// wakeNext wakes the hibernated session in its next generation.
+func (b *harness) wakeNext(t *testing.T, generation int64) activities.SandboxReady {
+	t.Helper()
+	b.transit(t, session.EventWake)
+	ready, err := b.restore(generation)
+	require.NoError(t, err)
+	b.transit(t, session.EventReady)
+	return ready
+}
+
+// requireInUse checks that a sandbox runs, and that its end is not recorded.
+func (b *harness) requireInUse(t *testing.T, ready activities.SandboxReady) {
+	t.Helper()
+	require.True(t, b.running(t, ready.SandboxID))
+	rows := b.sandboxes(t, b.id)
+	require.Len(t, rows, 1)
+	require.Equal(t, ready.SandboxID, rows[0].SandboxID)
+}
+
+func TestLateSaveLeavesLaterSandbox(t *testing.T) {
+	t.Parallel()
+	for name, freeze := range map[string]struct {
+		step  string
+		after bool
+	}{
+		"after the snapshot":       {stepSnapshot, true},
+		"before its sandboxes end": {stepSandboxes, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setupMemory(t)
+			ready := b.create(t)
+			b.transit(t, session.EventReady)
+			b.transit(t, session.EventHibernate)
+			save := func() (activities.Saved, error) {
+				return do(b, attempt{}, b.control.SaveBundle, activities.SaveRequest{
+					SessionID: b.id, Generation: ready.Generation, SandboxID: ready.SandboxID, BundleID: "bdl_late", Release: "hibernated",
+					Then: &session.Transition{
+						SessionID: b.id, No: 3, From: session.Hibernating, To: session.Hibernated, Event: session.EventSaved,
+						Reason: session.ReasonRequested, Generation: ready.Generation,
+					},
+				})
+			}
+			var later activities.SandboxReady
+			b.duringOnce(freeze.step, freeze.after, func() {
+				saved, err := save()
+				require.NoError(t, err)
+				require.NotZero(t, saved.Recorded)
+				later = b.wakeNext(t, 2)
+			})
+			_, err := save()
+			require.NoError(t, err)
+			require.False(t, b.running(t, ready.SandboxID))
+			b.requireInUse(t, later)
+		})
+	}
+}
+
+func TestLateTerminationLeavesLaterSandbox(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	ready := b.create(t)
+	b.transit(t, session.EventReady)
+	b.transit(t, session.EventHibernate)
+	_, err := b.save(ready)
+	require.NoError(t, err)
+	end := func() {
+		s, err := b.db.SessionGet(b.ctx, b.id)
+		require.NoError(t, err)
+		_, err = do(b, attempt{}, plain(b.control.TerminateSandbox), activities.SandboxRef{
+			SessionID: b.id, Generation: ready.Generation, SandboxID: ready.SandboxID, Reason: "hibernated", Transition: s.TransitionNo,
+		})
+		require.NoError(t, err)
+	}
+	var later activities.SandboxReady
+	b.duringOnce(stepSandboxes, false, func() {
+		end()
+		require.False(t, b.running(t, ready.SandboxID))
+		b.transit(t, session.EventSaved)
+		later = b.wakeNext(t, 2)
+	})
+	end()
+	b.requireInUse(t, later)
+}
+
+// TestLateCreateLeavesUsedSandbox has an attempt at a create find that its runner does not answer after
+// another attempt has reported the sandbox.
+func TestLateCreateLeavesUsedSandbox(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	var ready activities.SandboxReady
+	var pinged atomic.Int64
+	b.memory.Handle("overwinter-runner", func(ctx context.Context, p *memsandbox.Proc) int {
+		if p.Args[1] == "ping" && pinged.Add(1) == 1 { // by the late attempt
+			ready = b.create(t)
+			b.transit(t, session.EventReady)
+			return runner.ExitNoRunner
+		}
+		return idleRunner(ctx, p)
+	})
+	_, err := do(b, attempt{}, b.control.CreateSandbox, activities.SandboxRequest{SessionID: b.id, Generation: 1})
+	require.Equal(t, activities.Fenced, activities.TypeOf(err), "%v", err)
+	b.requireInUse(t, ready)
+}
