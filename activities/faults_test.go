@@ -266,6 +266,7 @@ const (
 	stepLeave      = "leave"
 	stepSnapshot   = "snapshot" // its record
 	stepSandboxes  = "sandboxes"
+	stepIdle       = "idle" // whether a run is open
 )
 
 func (s *steps) RunAttach(ctx context.Context, runID, token string, by run.Dispatch, expected func(run.Start)) (start run.Start, err error) {
@@ -346,6 +347,14 @@ func (s *steps) SandboxesOpen(ctx context.Context, sessionID string) (rows []ses
 		return err
 	})
 	return rows, err
+}
+
+func (s *steps) RunOpen(ctx context.Context, sessionID string) (runID string, err error) {
+	err = s.take(stepIdle, nil, func() error {
+		runID, err = s.Store.RunOpen(ctx, sessionID)
+		return err
+	})
+	return runID, err
 }
 
 func (s *steps) SnapshotMade(ctx context.Context, intent image.Intent, snapshotID string) error {

@@ -15,7 +15,7 @@ import (
 )
 
 // The tests in this file freeze an attempt at an activity. Meanwhile another attempt does the work, and
-// the session moves on: the late attempt must not end the sandbox that the session uses then.
+// the session moves on: the late attempt must not end the sandbox or the turn that the session has then.
 
 // duringOnce calls do once, before or after a step.
 func (b *harness) duringOnce(step string, after bool, do func()) {
@@ -135,4 +135,66 @@ func TestLateCreateLeavesUsedSandbox(t *testing.T) {
 	_, err := do(b, attempt{}, b.control.CreateSandbox, activities.SandboxRequest{SessionID: b.id, Generation: 1})
 	require.Equal(t, activities.Fenced, activities.TypeOf(err), "%v", err)
 	b.requireInUse(t, ready)
+}
+
+// TestLateSealLeavesLaterTurn freezes an attempt that seals the sandbox of an idle session, after it has found
+// that no run is open.
+func TestLateSealLeavesLaterTurn(t *testing.T) {
+	t.Parallel()
+	for name, sealing := range map[string]func(b *harness, ready activities.SandboxReady, promptID string) error{
+		"checkpoint": func(b *harness, ready activities.SandboxReady, _ string) error {
+			request := b.saveRequest(ready)
+			request.Checkpoint = true
+			_, err := do(b, attempt{}, b.control.SaveBundle, request)
+			return err
+		},
+		"revert": func(b *harness, ready activities.SandboxReady, promptID string) error {
+			return b.revert(ready, promptID)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			ready := b.create(t)
+			first := b.claim(t, ready, "the first thing")
+			_, err := b.turn(first)
+			require.NoError(t, err)
+			var in activities.TurnRequest
+			var turn *pending[activities.TurnResult]
+			b.duringOnce(stepIdle, true, func() {
+				require.NoError(t, sealing(b, ready, first.PromptID))
+				in = b.claim(t, ready, "slow 50ms: one two three four five six seven eight nine ten")
+				turn = b.begin(t, in)
+				b.await(t, in.RunID, "block_start")
+			})
+			require.ErrorContains(t, sealing(b, ready, first.PromptID), "seal ended without a manifest")
+			result, err := turn.wait(t)
+			require.NoError(t, err)
+			require.Equal(t, session.OutcomeCompleted, result.Outcome)
+			require.Contains(t, b.output(t, in.RunID), "ten")
+		})
+	}
+}
+
+// TestLateRevertLeavesLaterTurn freezes a revert before its last commit.
+func TestLateRevertLeavesLaterTurn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	first := b.claim(t, ready, "the first thing")
+	_, err := b.turn(first)
+	require.NoError(t, err)
+	b.duringOnce(stepRevert, false, func() {
+		other, _ := activities.New(b.config) // another worker: each reverts one session at a time
+		_, err := do(b, attempt{}, plain(other.RevertSession), activities.RevertRequest{
+			SessionID: b.id, Generation: ready.Generation, SandboxID: ready.SandboxID, PromptID: first.PromptID,
+		})
+		require.NoError(t, err)
+		require.NotEmpty(t, b.say(t, ready, "the second thing"))
+	})
+	require.ErrorContains(t, b.revert(ready, first.PromptID), "another run has begun")
+	conversation, _, err := b.db.ConversationPage(b.ctx, b.id, 0, "")
+	require.NoError(t, err)
+	require.Len(t, conversation.Threads[0].Blocks, 2, "the second prompt and its answer")
+	require.Contains(t, b.say(t, ready, "recall"), "2 prompts")
 }

@@ -64,16 +64,15 @@ func (g *reverts) RevertSession(ctx context.Context, in RevertRequest) error {
 	if !ok {
 		return final(Refused, fmt.Errorf("the agent %s does not support revert", s.Agent))
 	}
-	// The requesting workflow may have been terminated by hand since, and its successor may run a
-	// turn.
-	if open, err := g.store.RunOpen(ctx, in.SessionID); err != nil {
-		return stored(err)
-	} else if open != "" {
-		return final(Fenced, fmt.Errorf("run %s is in progress", open))
-	}
 	sb := g.Sandbox.Open(in.SandboxID)
-	if err := g.seal(ctx, in.SessionID, in.Generation, sb, 2*time.Second); err != nil {
+	before, err := g.pinged(ctx, sb, in.SessionID, in.Generation, time.Second)
+	if err != nil {
 		return lostOr(ctx, sb, err)
+	}
+	// The requesting workflow may have been terminated by hand since, and its successor may run a
+	// turn; or this attempt is late, and the session has gone on after another one.
+	if err := checkIdle(ctx, g.store, in.SessionID); err != nil {
+		return err
 	}
 	runs, err := g.store.RunsFrom(ctx, in.SessionID, in.PromptID)
 	if err != nil {
@@ -81,6 +80,9 @@ func (g *reverts) RevertSession(ctx context.Context, in RevertRequest) error {
 	}
 	if len(runs) == 0 {
 		return final(Refused, errors.New("the prompt has had no run"))
+	}
+	if err := g.sealIdle(ctx, in.SessionID, in.Generation, sb, 2*time.Second, &before.Run); err != nil {
+		return lostOr(ctx, sb, err)
 	}
 	// One at a time: both versions of the files are in memory.
 	if err := g.reverting.Acquire(ctx, 1); err != nil {
@@ -97,7 +99,7 @@ func (g *reverts) RevertSession(ctx context.Context, in RevertRequest) error {
 		// ended before they reached the agent.
 		g.Logger.InfoContext(ctx, "nothing to revert in the agent's transcript", slog.String("session_id", in.SessionID), slog.Any("error", err))
 		reverted = agent.Reverted{Files: files}
-	} else if err := g.rewrite(ctx, sb, files, reverted); err != nil {
+	} else if err := g.rewriteUnchanged(ctx, in, sb, runs, files, reverted); err != nil {
 		return lostOr(ctx, sb, err)
 	}
 	if err := g.store.SessionRevert(ctx, in.SessionID, in.Generation, runs, reverted.Files); err != nil {
@@ -117,6 +119,20 @@ func revert(r agent.Reverter, files []transcript.File, runs []string) (out agent
 		}
 	}
 	return agent.Reverted{}, err
+}
+
+// rewriteUnchanged is rewrite, unless another run has begun since the runs to revert were read.
+func (g *reverts) rewriteUnchanged(
+	ctx context.Context, in RevertRequest, sb *sandbox.Sandbox, runs []string, before []transcript.File, to agent.Reverted,
+) error {
+	now, err := g.store.RunsFrom(ctx, in.SessionID, in.PromptID)
+	if err != nil {
+		return stored(err)
+	}
+	if !slices.Equal(now, runs) {
+		return final(Fenced, errors.New("another run has begun"))
+	}
+	return g.rewrite(ctx, sb, before, to)
 }
 
 // rewrite replaces the agent's files in the sandbox.

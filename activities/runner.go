@@ -138,16 +138,21 @@ func (g *runners) serveEnv(ctx context.Context, sessionID string, generation int
 
 // awake waits for the runner of a sandbox to serve.
 func (g *runners) awake(ctx context.Context, sb *sandbox.Sandbox, sessionID string, generation int64, wait time.Duration) error {
+	_, err := g.pinged(ctx, sb, sessionID, generation, wait)
+	return err
+}
+
+// pinged returns the runner's description of itself, and waits until it serves.
+func (g *runners) pinged(ctx context.Context, sb *sandbox.Sandbox, sessionID string, generation int64, wait time.Duration) (runner.Ping, error) {
 	request, err := g.ping(ctx, sessionID, generation, wait)
 	if err != nil {
-		return err
+		return runner.Ping{}, err
 	}
 	stdout, err := runnerexec.Run(ctx, sb, runner.DefaultPaths().Ping(request), wait+commandTimeout)
 	if err != nil {
-		return err
+		return runner.Ping{}, err
 	}
-	_, err = runner.ParsePing(stdout)
-	return err
+	return runner.ParsePing(stdout)
 }
 
 // ping returns the request that waits for the runner of a sandbox to serve.
@@ -161,10 +166,20 @@ const sealBatch = 8 << 20
 
 // seal stops the agent, and stores the rest of its transcripts and file changes.
 func (g *runners) seal(ctx context.Context, sessionID string, generation int64, sb *sandbox.Sandbox, grace time.Duration) error {
+	return g.sealIdle(ctx, sessionID, generation, sb, grace, nil)
+}
+
+// sealIdle is seal for a sandbox that the session keeps using. openRun is the open run that the runner has reported before the
+// caller checked that the session is idle: the seal fails, and changes nothing, if another run has begun since, as it
+// may have if this attempt is late. Nil: it is not compared.
+func (g *runners) sealIdle(
+	ctx context.Context, sessionID string, generation int64, sb *sandbox.Sandbox, grace time.Duration, openRun *string,
+) error {
 	s, err := g.prepareSeal(ctx, sessionID, generation, sb)
 	if err != nil {
 		return err
 	}
+	s.openRun = openRun
 	_, err = g.sealPrepared(ctx, s, grace)
 	return err
 }
@@ -178,6 +193,7 @@ type preparedSeal struct {
 	known      []transcript.Position
 	position   workspacefile.Position
 	masker     *secret.Masker
+	openRun    *string          // see sealIdle
 	command    *sandbox.Process // waits for its request; nil if a link is kept
 }
 
@@ -222,7 +238,7 @@ func (g *runners) prepareSeal(ctx context.Context, sessionID string, generation 
 // sealPrepared executes a prepared seal, and returns the manifest.
 func (g *runners) sealPrepared(ctx context.Context, s *preparedSeal, grace time.Duration) (manifest.Manifest, error) {
 	sessionID, sb, position := s.sessionID, s.sandbox, s.position
-	request := runner.SealRequest{Token: s.token, Known: s.known, Grace: grace, FilesFrom: &position}
+	request := runner.SealRequest{Token: s.token, Known: s.known, Grace: grace, FilesFrom: &position, OpenRun: s.openRun}
 	store := g.sealStore(ctx, sessionID, position, s.generation, s.masker)
 	sealed, err := g.sealOnce(ctx, sb, s.command, request, store)
 	if err == nil && !sealed.Files { // the list of a large workspace takes longer than the rest of a seal, and is seldom needed

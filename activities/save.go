@@ -20,6 +20,7 @@ import (
 // bundleStore stores bundles and their snapshots.
 type bundleStore interface {
 	WorkflowCheck(ctx context.Context, sessionID string) error
+	RunOpen(ctx context.Context, sessionID string) (string, error)
 	// SandboxUnsaved returns the newest sandbox, ended or not, with work that the session's newest
 	// bundle does not cover; false if no sandbox has such work.
 	SandboxUnsaved(ctx context.Context, sessionID string) (session.UnsavedSandbox, bool, error)
@@ -137,12 +138,20 @@ func (g *bundles) save(ctx context.Context, in SaveRequest, open *openSandboxes)
 		return Saved{}, err
 	}
 	sb := g.Sandbox.Open(in.SandboxID)
+	var openRun *string
+	if in.Checkpoint {
+		before, err := g.pinged(ctx, sb, in.SessionID, in.Generation, time.Second)
+		if err != nil {
+			return Saved{}, lostOr(ctx, sb, err)
+		}
+		openRun = &before.Run
+	}
 	var saved Saved
 	var before bool
 	var prepared *preparedSeal // not executed unless the checks succeed
 	var sealErr error
 	err = inParallel(
-		func() error { return stored(g.store.WorkflowCheck(ctx, in.SessionID)) }, // the seal would stop the agent
+		func() error { return g.checkSealable(ctx, in) },
 		func() (err error) { saved, before, err = g.savedBefore(ctx, in); return err },
 		func() error {
 			prepared, sealErr = g.prepareSeal(ctx, in.SessionID, in.Generation, sb)
@@ -156,6 +165,7 @@ func (g *bundles) save(ctx context.Context, in SaveRequest, open *openSandboxes)
 	case sealErr != nil:
 		return Saved{}, lostOr(ctx, sb, sealErr)
 	}
+	prepared.openRun = openRun
 	intent := snapshotIntent(in.SessionID, in.Generation, sb)
 	var sealed manifest.Manifest
 	err = inParallel(
@@ -200,6 +210,26 @@ func (g *bundles) save(ctx context.Context, in SaveRequest, open *openSandboxes)
 		},
 	)
 	return saved, err
+}
+
+// checkSealable refuses an attempt whose seal would stop an agent that works: that of a stale workflow run, and a checkpoint of a
+// session that is not idle any more.
+func (g *bundles) checkSealable(ctx context.Context, in SaveRequest) error {
+	if err := g.store.WorkflowCheck(ctx, in.SessionID); err != nil || !in.Checkpoint {
+		return stored(err)
+	}
+	return checkIdle(ctx, g.store, in.SessionID)
+}
+
+// checkIdle returns Fenced during a run.
+func checkIdle(ctx context.Context, store interface {
+	RunOpen(ctx context.Context, sessionID string) (string, error)
+}, sessionID string) error {
+	open, err := store.RunOpen(ctx, sessionID)
+	if err == nil && open != "" {
+		return final(Fenced, fmt.Errorf("run %s is in progress", open))
+	}
+	return stored(err)
 }
 
 // unsavedOf returns the sandbox with unsaved work that a request refers to, and reports whether

@@ -24,7 +24,7 @@ func (db *DB) RunsFrom(ctx context.Context, sessionID, promptID string) ([]strin
 // SessionRevert reverts a conversation: it replaces the agent's memory by files, in new versions,
 // removes the blocks of runs and all later ones, with an event each, and marks their prompts as
 // reverted. Stored files that are not among the new ones become empty. A repeated call changes only
-// versions. It returns illegal_state during a run, or if the generation is not the newest.
+// versions. It returns illegal_state during a run, after a run that is not one of those, or if the generation is not the newest.
 func (db *DB) SessionRevert(ctx context.Context, sessionID string, generation int64, runIDs []string, files []transcript.File) error {
 	ctx, cancel := db.bulk(ctx)
 	defer cancel()
@@ -36,6 +36,13 @@ func (db *DB) SessionRevert(ctx context.Context, sessionID string, generation in
 			return illegal("a turn is in progress")
 		} else if !isNoRows(err) {
 			return err
+		}
+		follow, err := s.q.RunsFollow(ctx, s, &dbsqlc.RunsFollowParams{SessionID: sessionID, RunIds: runIDs})
+		if err != nil {
+			return err
+		}
+		if follow { // they are neither in the memory of files nor to be removed
+			return illegal("another run has begun since")
 		}
 		if err := s.transcriptsReplace(ctx, db, files); err != nil {
 			return err

@@ -89,6 +89,9 @@ type SealRequest struct {
 	// Grace is how long the agent may take to exit after its stdin was closed, and again after
 	// SIGTERM, before it is killed. 0 means two seconds.
 	Grace time.Duration `json:"grace,omitempty"` // nanoseconds
+	// OpenRun, if not nil, is the open run in an earlier answer to ping: the seal is refused as stale, and
+	// changes nothing, if another run has begun, or the sandbox was sealed, since. Runners of earlier releases ignore it.
+	OpenRun *string `json:"openRun,omitempty"`
 	// Workspace is the directory in which to look for a repository. Paths.Seal sets it.
 	Workspace string `json:"workspace,omitempty"`
 	// FilesFrom reports how much of the workspace's history is stored. If the runner needs the list

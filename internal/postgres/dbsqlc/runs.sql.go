@@ -771,6 +771,25 @@ func (q *Queries) RunsAdvance(ctx context.Context, db DBTX, arg *RunsAdvancePara
 	return err
 }
 
+const runsFollow = `-- name: RunsFollow :one
+SELECT EXISTS (
+    SELECT FROM runs n WHERE n.session_id = $1 AND n.no > (SELECT max(r.no) FROM runs r WHERE r.session_id = $1 AND r.id = ANY($2::text[]))
+)::boolean
+`
+
+type RunsFollowParams struct {
+	SessionID string
+	RunIds    []string
+}
+
+// RunsFollow reports whether a run began after all of the given ones; false if none is given.
+func (q *Queries) RunsFollow(ctx context.Context, db DBTX, arg *RunsFollowParams) (bool, error) {
+	row := db.QueryRow(ctx, runsFollow, arg.SessionID, arg.RunIds)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const runsForAppend = `-- name: RunsForAppend :many
 SELECT id, no, session_id, token, last_frame, (ended_at IS NOT NULL)::boolean AS is_over FROM runs WHERE id = ANY($1::text[])
 `

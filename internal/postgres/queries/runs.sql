@@ -22,6 +22,12 @@ WHERE r.session_id = @session_id AND r.claim_id = @claim_id AND r.no > (SELECT c
 SELECT * FROM runs
 WHERE id = (SELECT n.id FROM runs n WHERE n.session_id = @session_id ORDER BY n.no DESC LIMIT 1) AND outcome = '';
 
+-- name: RunsFollow :one
+-- RunsFollow reports whether a run began after all of the given ones; false if none is given.
+SELECT EXISTS (
+    SELECT FROM runs n WHERE n.session_id = @session_id AND n.no > (SELECT max(r.no) FROM runs r WHERE r.session_id = @session_id AND r.id = ANY(@run_ids::text[]))
+)::boolean;
+
 -- name: RunAttach :exec
 UPDATE runs SET token = @token, attempt = @attempt, held_dispatch = @held_dispatch, held_attempt = @held_attempt,
     doing = @doing, losses = @losses, losses_frame = @losses_frame

@@ -138,7 +138,9 @@ func (s *Server) serveCommand(conn net.Conn, c *runner.Command) {
 		}
 		if err != nil {
 			s.logger.Error("seal failed", slog.Any("error", err))
-			err = &runner.Error{Code: runner.CodeIncomplete, Message: err.Error()}
+			if _, refused := errors.AsType[*runner.Error](err); !refused {
+				err = &runner.Error{Code: runner.CodeIncomplete, Message: err.Error()}
+			}
 		}
 	default:
 		err = errors.New("the command is empty")
@@ -176,8 +178,15 @@ func (s *Server) ping(found bool) runner.Ping {
 	if p.Agent {
 		p.AgentPID = s.agent.PID()
 	}
-	if s.open != nil && !s.open.Status().Mark.Final() {
-		p.Run = s.open.Run()
-	}
+	p.Run = s.unsealedRun()
 	return p
+}
+
+// unsealedRun returns the open run; "" if there is none, or the sandbox was sealed since it began. It must be
+// called with mu held.
+func (s *Server) unsealedRun() string {
+	if s.open == nil || s.open.Status().Mark.Final() {
+		return ""
+	}
+	return s.open.Run()
 }

@@ -21,11 +21,14 @@ func (s *Server) seal(r *runner.SealRequest, quiet func() error, describe bool, 
 	s.life.Lock()
 	defer s.life.Unlock()
 	s.mu.Lock()
-	a, patterns := s.agent, r.Transcripts
+	a, patterns, open := s.agent, r.Transcripts, s.unsealedRun()
 	if len(patterns) == 0 {
 		patterns = s.patterns
 	}
 	s.mu.Unlock()
+	if r.OpenRun != nil && *r.OpenRun != open {
+		return runner.Sealed{}, &runner.Error{Code: runner.CodeStale, Message: fmt.Sprintf("the open run is %q, not %q", open, *r.OpenRun)}
+	}
 	grace := r.Grace
 	if grace <= 0 {
 		grace = stopGrace
