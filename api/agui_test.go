@@ -13,6 +13,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -110,6 +111,27 @@ func TestRunContinuesWithSnapshotAfterGap(t *testing.T) {
 	}, a.types(t))
 	require.Contains(t, a.body, `{"id":"b","role":"assistant","content":"right"}`)
 	require.Contains(t, a.body, `"outcome":{"type":"cancelled"}`)
+}
+
+// TestRunWhoseSnapshotFailsIsAborted makes Postgres unavailable when a run needs another snapshot.
+func TestRunWhoseSnapshotFailsIsAborted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.Put(session.Running)
+	ended := make(chan streamed, 1)
+	go func() { ended <- b.run(id, saidBody("m1", "hello")) }()
+	eventually(t, "the stream is open", func() bool { return b.store.OpenReaders() == 1 })
+	position := b.store.Row(id).Events[len(b.store.Row(id).Events)-1].Seq
+	b.store.Fail("ConversationTail", failure.Errorf(failure.Unavailable, "no connection"))
+	b.store.With(id, func(r *apitest.Row) {
+		b.store.Append(r, "block_start", conversation.BlockStart{Block: text("a", "wrong", conversation.Streaming)})
+		b.store.Append(r, "block_removed", conversation.BlockRemoved{BlockID: "a"})
+	})
+	require.ErrorIs(t, (<-ended).err, io.ErrUnexpectedEOF)
+	eventually(t, "it is logged", func() bool { return strings.Contains(b.logs.String(), "stream aborted") })
+	require.Contains(t, b.logs.String(), fmt.Sprintf(`"seq":%d,"error":"no connection"`, position+2))
+	require.NotContains(t, b.logs.String(), "handler panicked")
+	require.Zero(t, b.store.OpenReaders())
 }
 
 func TestQuestionIsInterrupt(t *testing.T) {

@@ -32,10 +32,11 @@ type aguiRun struct{ sessionID, threadID, runID, promptID string }
 type aguiStream struct {
 	stream
 	*aguiRuns
-	run     aguiRun
-	encoder *agui.Encoder
-	prompt  session.Prompt // state of the prompt after the newest snapshot
-	feed    *feed.Feed     // the events after the newest snapshot
+	run      aguiRun
+	encoder  *agui.Encoder
+	prompt   session.Prompt // state of the prompt after the newest snapshot
+	feed     *feed.Feed     // the events after the newest snapshot; nil while a snapshot is made
+	position int64          // the newest seq of the closed feeds
 }
 
 // stream sends a run to its end. A stream that ends early closes its connection, so that clients
@@ -48,11 +49,7 @@ func (s *aguiRuns) stream(ctx context.Context, c echo.Context, run aguiRun) erro
 		},
 		aguiRuns: s, run: run, encoder: agui.NewEncoder(run.threadID, run.runID, run.promptID),
 	}
-	defer func() {
-		if st.feed != nil {
-			st.feed.Close()
-		}
-	}()
+	defer st.closeFeed()
 	frames := agui.AppendSSE(nil, st.encoder.Start())
 	snapshot, err := st.begun(ctx)
 	if err != nil {
@@ -61,7 +58,8 @@ func (s *aguiRuns) stream(ctx context.Context, c echo.Context, run aguiRun) erro
 	s.metrics.streams.Inc()
 	defer s.metrics.streams.Dec()
 	err = st.follow(ctx, append(frames, snapshot...))
-	attrs := []any{slog.String("session_id", run.sessionID), slog.Int64("seq", st.feed.Position())}
+	st.closeFeed()
+	attrs := []any{slog.String("session_id", run.sessionID), slog.Int64("seq", st.position)}
 	switch {
 	case err == nil:
 		return nil
@@ -105,6 +103,15 @@ func (st *aguiStream) follow(ctx context.Context, frames []byte) error {
 	}
 }
 
+// closeFeed closes the feed, if there is one, and keeps its position.
+func (st *aguiStream) closeFeed() {
+	if st.feed != nil {
+		st.position = st.feed.Position()
+		st.feed.Close()
+		st.feed = nil
+	}
+}
+
 // pause waits for a time, or until ctx is done.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
@@ -125,10 +132,7 @@ func (st *aguiStream) begun(ctx context.Context) ([]byte, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if st.feed != nil {
-		st.feed.Close()
-		st.feed = nil
-	}
+	st.closeFeed()
 	for {
 		frames, err := st.snapshot(ctx)
 		if _, gone := errors.AsType[*eventlog.PositionGoneError](err); !gone { // retention has deleted events after the snapshot
