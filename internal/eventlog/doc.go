@@ -69,6 +69,8 @@
 //	readers reconnect together      the first one that reads the missed events adds them to the tail
 //	retention passes a reader       PositionGoneError with the oldest remaining seq; deleted events
 //	                                leave the tail with the next read or poll
+//	all new events are deleted      the tail restarts after them, and its readers get
+//	                                PositionGoneError, or the range that compaction has dropped
 //	a session is deleted            its readers end with session_not_found and its tail is dropped
 //	the process is about to end     Stop commits waiting appends; readers get ErrFollowerStopped
 //

@@ -387,6 +387,50 @@ func TestPrunedEventsAreNotServedFromMemory(t *testing.T) {
 	readTo(ctx, t, left, 20)
 }
 
+// TestReaderLearnsThatAllNewEventsAreGone deletes new events before the tail is read. No poll helps
+// the reader.
+func TestReaderLearnsThatAllNewEventsAreGone(t *testing.T) {
+	t.Parallel()
+	b := setupLog(t, eventlog.FollowerOptions{})
+	for name, statement := range map[string]string{
+		"purged":  "WITH s AS (UPDATE sessions SET first_seq = last_seq + 1 WHERE id = $1 RETURNING no) DELETE FROM event_log USING s WHERE session_no = s.no",
+		"dropped": "DELETE FROM event_log WHERE seq > 5 AND session_no = (SELECT no FROM sessions WHERE id = $1)",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+			defer cancel()
+			source, f := b.counted(t, eventlog.FollowerOptions{Poll: time.Hour})
+			id := b.session(t)
+			r := openReaders(ctx, t, b, f, id, 1)[0]
+			b.append(t, 5, id)
+			readTo(ctx, t, r, 5)
+			release := make(chan struct{})
+			source.setFault(func(ctx context.Context) error {
+				select {
+				case <-release:
+				case <-ctx.Done():
+				}
+				return nil
+			})
+			b.appendData(t, 5, large, id)
+			b.exec(t, statement, id)
+			close(release)
+			got, err := r.Next(ctx, nil)
+			if name == "purged" {
+				var gone *eventlog.PositionGoneError
+				require.ErrorAs(t, err, &gone)
+				require.EqualValues(t, 11, gone.First)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, eventlog.Batch{After: 5, Last: 10, Dropped: true}, got)
+			b.append(t, 1, id)
+			readTo(ctx, t, r, 11)
+		})
+	}
+}
+
 // TestDeletedSessionEndsReaders deletes the row: the session is then removed from memory.
 func TestDeletedSessionEndsReaders(t *testing.T) {
 	t.Parallel()

@@ -320,6 +320,11 @@ func (f *Follower) publish(t *topic, p *Page, after int64) {
 	case len(p.ends) > 0:
 		t.tail.append(p)
 		t.wake()
+	case p.newest > after:
+		// All events up to the newest one are deleted or dropped. Readers before it read Postgres,
+		// which reports them.
+		t.tail.reset(p.newest)
+		t.wake()
 	}
 	t.mu.Unlock()
 	f.topics.done(t, more)
