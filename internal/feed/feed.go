@@ -210,8 +210,13 @@ func (f *Feed) rest() {
 	f.timer.Reset(max(until, time.Millisecond))
 }
 
-// skip continues with the oldest remaining event, and returns the gap before it.
+// skip continues with the oldest remaining event, and returns the gap before it. It reads the
+// session again, because the event of its final status may be in the gap.
 func (f *Feed) skip(ctx context.Context, after int64) (Item, error) {
+	sess, err := f.feeds.sessions.Get(ctx, f.session.ID)
+	if err != nil {
+		return Item{}, err
+	}
 	next, err := f.feeds.log.Follow(ctx, f.session.ID, after)
 	if err != nil {
 		return Item{}, err
@@ -220,6 +225,7 @@ func (f *Feed) skip(ctx context.Context, after int64) (Item, error) {
 	f.reader = next
 	gap := Gap{From: f.position + 1, To: after}
 	f.position = after
+	f.final = f.final || sess.Status.Final()
 	return Item{Gap: &gap}, nil
 }
 

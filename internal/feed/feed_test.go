@@ -197,6 +197,21 @@ func TestDeletedRangeIsOneGap(t *testing.T) {
 	require.ErrorAs(t, err, &gone)
 }
 
+func TestFeedEndsAfterGapWithFinalStatus(t *testing.T) {
+	t.Parallel()
+	s := newShelf(1)
+	f := open(t, s, 0)
+	require.Equal(t, "1 text_delta caught up ", nextItems(t, f))
+	s.append(event.TypeStatus, `{"status":"terminated"}`)
+	s.change(func() { s.session.Status, s.first = session.Terminated, 3 })
+	require.Equal(t, "gap 2-2 ", nextItems(t, f))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	item, err := f.Next(ctx)
+	require.NoError(t, err)
+	require.True(t, item.End)
+}
+
 func TestIdleFeedSendsHeartbeats(t *testing.T) {
 	t.Parallel()
 	s := newShelf(0)
