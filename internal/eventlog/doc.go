@@ -64,6 +64,8 @@
 //	notifications change places     the events of the earlier one do not follow, and are read
 //	Postgres does not respond       readers wait, and are woken by their timers meanwhile; tails
 //	                                are reread with backoff
+//	a session cannot be read        its readers get the error; the others of its statement are read
+//	                                alone
 //	a reader is slow                it reads from its own position: from the tail, or from Postgres
 //	                                once the tail has moved on
 //	readers reconnect together      the first one that reads the missed events adds them to the tail

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -429,6 +430,54 @@ func TestReaderLearnsThatAllNewEventsAreGone(t *testing.T) {
 			readTo(ctx, t, r, 11)
 		})
 	}
+}
+
+// damagedSource cannot read one session.
+type damagedSource struct {
+	*countingSource
+	damaged string
+}
+
+func (s *damagedSource) EventsRead(ctx context.Context, pages []*eventlog.Page) error {
+	if slices.ContainsFunc(pages, func(p *eventlog.Page) bool { return p.SessionID == s.damaged }) {
+		return failure.Errorf(failure.Internal, "a row is damaged")
+	}
+	return s.countingSource.EventsRead(ctx, pages)
+}
+
+// TestSessionThatCannotBeReadFailsAlone writes to sessions that are read with one statement.
+func TestSessionThatCannotBeReadFailsAlone(t *testing.T) {
+	t.Parallel()
+	b := setupLog(t, eventlog.FollowerOptions{})
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	ids := []string{b.session(t), b.session(t), b.session(t)}
+	source := &damagedSource{countingSource: &countingSource{DB: b.db, listens: make(chan struct{})}, damaged: ids[1]}
+	f := eventlog.NewFollower(source, eventlog.FollowerOptions{Poll: time.Hour})
+	f.Start()
+	t.Cleanup(f.Stop)
+	select {
+	case <-source.listens:
+	case <-ctx.Done():
+		require.Fail(t, "the follower does not listen")
+	}
+	var readers []*eventlog.Reader
+	for _, id := range ids {
+		readers = append(readers, openReaders(ctx, t, b, f, id, 1)...)
+	}
+	b.appendData(t, 3, large, ids...)
+	for i, r := range readers {
+		if ids[i] != source.damaged {
+			readTo(ctx, t, r, 3)
+			continue
+		}
+		_, err := r.Next(ctx, nil)
+		require.Equal(t, failure.Internal, failure.CodeOf(err), "%v", err)
+	}
+	// Later events have their own tail.
+	later := openReaders(ctx, t, b, f, source.damaged, 1)[0]
+	b.append(t, 1, source.damaged)
+	readTo(ctx, t, later, 4)
 }
 
 // TestDeletedSessionEndsReaders deletes the row: the session is then removed from memory.

@@ -255,9 +255,8 @@ func (f *Follower) poll(ctx context.Context) {
 // readTails reads the new events of followed sessions, once for all readers in this process.
 func (f *Follower) readTails(ctx context.Context) {
 	pauses := newPauses()
+	reads := tailPages{follower: f}
 	var batch []*topic
-	var spare, pages []*Page // spare pages are reused for the next statement
-	var positions []int64    // positions of the tails from which they are read
 	for {
 		select {
 		case <-f.topics.wake:
@@ -268,26 +267,14 @@ func (f *Follower) readTails(ctx context.Context) {
 		if len(batch) == 0 {
 			continue
 		}
-		pages, positions = pages[:0], positions[:0]
-		for i, t := range batch {
-			if i == len(spare) {
-				spare = append(spare, NewPage(&f.options.Format, "", 0))
-			}
-			t.mu.Lock()
-			newest := t.tail.newest
-			t.mu.Unlock()
-			spare[i].Reset(t.sessionID, newest)
-			spare[i].Limit, spare[i].Bytes = f.options.PageEvents, max(minTailPage, PageBytes/len(batch))
-			pages, positions = append(pages, spare[i]), append(positions, newest)
-		}
-		if err := f.source.EventsRead(ctx, pages); err != nil {
+		if unread, err := reads.publish(ctx, batch); err != nil {
 			if ctx.Err() != nil {
 				return
 			}
-			f.options.Logger.WarnContext(ctx, "could not read events; retrying", slog.Any("error", err), slog.Int("sessions", len(batch)))
+			f.options.Logger.WarnContext(ctx, "could not read events; retrying", slog.Any("error", err), slog.Int("sessions", len(unread)))
 			pause, _ := pauses.Next()
 			ok := sleep(ctx, pause)
-			for _, t := range batch {
+			for _, t := range unread {
 				f.topics.done(t, true)
 			}
 			if !ok {
@@ -296,11 +283,54 @@ func (f *Follower) readTails(ctx context.Context) {
 			continue
 		}
 		pauses = newPauses()
-		for i, t := range batch {
-			f.publish(t, pages[i], positions[i])
-		}
 		clear(batch)
 	}
+}
+
+// tailPages reads tails into pages that are reused for the next statement.
+type tailPages struct {
+	follower  *Follower
+	pages     []*Page
+	positions []int64 // positions of the tails from which they are read
+}
+
+// publish reads the new events of topics with one statement and publishes them. A session that
+// cannot be read fails alone; the others are then read without it. The error is one after which a
+// retry of the unread topics may succeed, or that of ctx.
+func (r *tailPages) publish(ctx context.Context, batch []*topic) (unread []*topic, err error) {
+	f := r.follower
+	r.positions = r.positions[:0]
+	for i, t := range batch {
+		if i == len(r.pages) {
+			r.pages = append(r.pages, NewPage(&f.options.Format, "", 0))
+		}
+		t.mu.Lock()
+		newest := t.tail.newest
+		t.mu.Unlock()
+		r.pages[i].Reset(t.sessionID, newest)
+		r.pages[i].Limit, r.pages[i].Bytes = f.options.PageEvents, max(minTailPage, PageBytes/len(batch))
+		r.positions = append(r.positions, newest)
+	}
+	err = f.source.EventsRead(ctx, r.pages[:len(batch)])
+	switch {
+	case err == nil:
+		for i, t := range batch {
+			f.publish(t, r.pages[i], r.positions[i])
+		}
+		return nil, nil
+	case ctx.Err() != nil || isPassing(err):
+		return batch, err
+	case len(batch) == 1:
+		f.options.Logger.ErrorContext(ctx, "could not read the events of a session", slog.String("session_id", batch[0].sessionID), slog.Any("error", err))
+		f.topics.fail(batch[0], err)
+		return nil, nil
+	}
+	for i := range batch {
+		if _, err := r.publish(ctx, batch[i:i+1]); err != nil {
+			return batch[i:], err
+		}
+	}
+	return nil, nil
 }
 
 // publish adds events that were read after a position to the tail and wakes the readers.
