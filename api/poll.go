@@ -64,15 +64,16 @@ func (s *streams) page(ctx context.Context, c echo.Context, id string, after int
 	if beat == 0 {
 		beat = s.cfg.RequestTimeout
 	}
+	// Opening the reader already reads events, so it is part of the first read.
+	first, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
+	defer cancel()
 	log := &sessionLog{streams: s, id: id}
-	reader, err := log.read(ctx, after, beat)
+	reader, err := log.read(first, after, beat)
 	if err != nil {
 		return err
 	}
 	defer reader.Close()
 	p := eventPage{limit: limit, after: after}
-	first, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
-	defer cancel()
 	if err := p.read(first, reader); err != nil {
 		return err
 	}

@@ -1,13 +1,18 @@
 package api_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/api"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/feed"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -84,6 +89,31 @@ func TestPollWaitsForEvents(t *testing.T) {
 	eventually(t, "the poll waits", func() bool { return b.store.OpenReaders() == 1 })
 	b.store.Status(id, session.Terminated)
 	require.Equal(t, "2 after 2 caught up ended", <-got)
+}
+
+// hangingEvents opens readers that return nothing before the context of a read ends.
+type hangingEvents struct{}
+
+func (hangingEvents) Follow(context.Context, string, int64) (feed.Reader, error) {
+	return hangingEvents{}, nil
+}
+
+func (hangingEvents) Next(ctx context.Context, _ <-chan time.Time) (eventlog.Batch, error) {
+	<-ctx.Done()
+	return eventlog.Batch{}, context.Cause(ctx)
+}
+
+func (hangingEvents) Close() {}
+
+// TestReadOfHangingLogIsUnavailable makes Postgres hang when the first events are read.
+func TestReadOfHangingLogIsUnavailable(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *api.Config) { c.Events, c.RequestTimeout = hangingEvents{}, 100*time.Millisecond })
+	path := "/api/sessions/" + b.store.Put(session.Running)
+	for _, read := range []string{"/events", "/events?wait=1m", "/events?after=latest", "/stream", "/stream?offset=now", "/stream?offset=-1&live=long-poll", "/stream?offset=-1&live=sse"} {
+		b.do("GET", path+read, "", "Accept", "application/json").problem(http.StatusServiceUnavailable, "unavailable")
+	}
+	require.Equal(t, http.StatusServiceUnavailable, b.do("HEAD", path+"/stream", "").status)
 }
 
 func TestStoppingServerEndsPolls(t *testing.T) {

@@ -23,8 +23,8 @@ type Handler struct {
 	// Chunk limits a response that is not a stream of events: it has at least one message, and no
 	// further one after that many bytes. Default 256 KiB.
 	Chunk int
-	// ReadTimeout bounds the time until the log returns its first messages, or that there are none.
-	// Default 15 s.
+	// ReadTimeout bounds the time until the log returns its end or its first messages, or that there
+	// are none. Default 15 s.
 	ReadTimeout time.Duration
 	// LongPoll is how long a long poll waits. Default 20 s.
 	LongPoll time.Duration
@@ -57,16 +57,18 @@ func (h Handler) Read(w http.ResponseWriter, r *http.Request, s Stream) error {
 	h = h.withDefaults()
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
+	ctx := r.Context()
+	first, cancel := context.WithTimeout(ctx, h.ReadTimeout)
+	defer cancel()
 	if r.Method == http.MethodHead {
-		return h.head(w, r, s)
+		return h.head(first, w, s)
 	}
 	asked, err := parse(r.URL.Query())
 	if err != nil {
 		return err
 	}
-	ctx := r.Context()
 	if asked.offset == fromNow {
-		end, err := s.Log.End(ctx)
+		end, err := s.Log.End(first)
 		if err != nil {
 			return err
 		}
@@ -80,20 +82,20 @@ func (h Handler) Read(w http.ResponseWriter, r *http.Request, s Stream) error {
 	if asked.mode == modeSSE {
 		beat = min(h.Heartbeat, h.Lifetime)
 	}
-	reader, err := s.Log.Follow(ctx, asked.after, beat)
+	reader, err := s.Log.Follow(first, asked.after, beat)
 	if err != nil {
 		return err
 	}
 	defer reader.Close()
 	a := &answer{handler: h, w: w, control: http.NewResponseController(w), request: r, stream: s, asked: asked, reader: reader}
 	if asked.mode == modeSSE {
-		return a.events(ctx)
+		return a.events(ctx, first)
 	}
-	return a.chunk(ctx)
+	return a.chunk(ctx, first)
 }
 
-func (h Handler) head(w http.ResponseWriter, r *http.Request, s Stream) error {
-	end, err := s.Log.End(r.Context())
+func (h Handler) head(ctx context.Context, w http.ResponseWriter, s Stream) error {
+	end, err := s.Log.End(ctx)
 	if err != nil {
 		return err
 	}
@@ -130,11 +132,9 @@ type answer struct {
 	reader  Reader
 }
 
-// chunk serves a catch-up read or a long poll.
-func (a *answer) chunk(ctx context.Context) error {
+// chunk serves a catch-up read or a long poll. The context first bounds its first read.
+func (a *answer) chunk(ctx, first context.Context) error {
 	content := body{encoding: encodingOf(a.stream.ContentType)}
-	first, cancel := context.WithTimeout(ctx, a.handler.ReadTimeout)
-	defer cancel()
 	b, err := a.collect(first, &content)
 	if err != nil {
 		return err

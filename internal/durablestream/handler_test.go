@@ -1,9 +1,14 @@
 package durablestream
 
 import (
+	"context"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strconv"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -68,4 +73,71 @@ func TestMessagesAreEncodedByContentType(t *testing.T) {
 	}
 	none := body{encoding: encodeJSON}
 	require.Equal(t, "[]", string(none.bytes()))
+}
+
+// hangingLog returns nothing before ctx ends.
+type hangingLog struct{}
+
+func (hangingLog) End(ctx context.Context) (End, error) {
+	<-ctx.Done()
+	return End{}, context.Cause(ctx)
+}
+
+func (hangingLog) Follow(ctx context.Context, _ int64, _ time.Duration) (Reader, error) {
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
+func TestReadOfHangingLogTimesOut(t *testing.T) {
+	t.Parallel()
+	for _, request := range []string{"GET /", "GET /?offset=now", "GET /?offset=-1&live=long-poll", "GET /?offset=-1&live=sse", "HEAD /"} {
+		synctest.Test(t, func(t *testing.T) {
+			method, target, _ := strings.Cut(request, " ")
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			began := time.Now()
+			err := Handler{ReadTimeout: time.Second}.Read(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, method, target, nil), Stream{Log: hangingLog{}})
+			require.ErrorIs(t, err, context.DeadlineExceeded, request)
+			require.Equal(t, time.Second, time.Since(began), request)
+		})
+	}
+}
+
+// lateLog has one message, and its end a minute later.
+type lateLog struct{ hangingLog }
+
+func (lateLog) Follow(context.Context, int64, time.Duration) (Reader, error) {
+	return &lateReader{}, nil
+}
+
+type lateReader struct{ reads int }
+
+func (r *lateReader) Next(ctx context.Context) (Batch, error) {
+	if r.reads++; r.reads == 1 {
+		return Batch{Messages: [][]byte{[]byte("1")}, Last: 1, CaughtUp: true}, nil
+	}
+	select {
+	case <-time.After(time.Minute):
+		return Batch{Last: 1, Closed: true}, nil
+	case <-ctx.Done():
+		return Batch{}, context.Cause(ctx)
+	}
+}
+
+func (r *lateReader) Close() {}
+
+// timedRecorder accepts deadlines.
+type timedRecorder struct{ *httptest.ResponseRecorder }
+
+func (timedRecorder) SetReadDeadline(time.Time) error  { return nil }
+func (timedRecorder) SetWriteDeadline(time.Time) error { return nil }
+
+func TestStreamOutlivesReadTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := timedRecorder{httptest.NewRecorder()}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/?offset=-1&live=sse", nil)
+		require.NoError(t, Handler{ReadTimeout: time.Second, Lifetime: time.Hour}.Read(w, r, Stream{ContentType: "application/json", Log: lateLog{}}))
+		require.Contains(t, w.Body.String(), `"streamClosed":true`)
+	})
 }

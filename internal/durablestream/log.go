@@ -17,7 +17,7 @@ type Log interface {
 	// End returns the end of the log.
 	End(ctx context.Context) (End, error)
 	// Follow opens a reader of the messages after a position. beat is the longest wait of its Next.
-	// The caller must close it.
+	// The reader does not depend on ctx. The caller must close it.
 	Follow(ctx context.Context, after int64, beat time.Duration) (Reader, error)
 }
 

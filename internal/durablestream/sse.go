@@ -17,10 +17,9 @@ type controlData struct {
 	Closed     bool   `json:"streamClosed,omitempty"`
 }
 
-// events streams the log until it is closed or the client has to reconnect.
-func (a *answer) events(ctx context.Context) error {
-	first, cancel := context.WithTimeout(ctx, a.handler.ReadTimeout)
-	defer cancel()
+// events streams the log until it is closed or the client has to reconnect. The context first
+// bounds its first read.
+func (a *answer) events(ctx, first context.Context) error {
 	b, err := a.reader.Next(first)
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ const (
 type Log interface {
 	// Follow opens a reader of a session's events after a position. It returns
 	// *eventlog.FuturePositionError or *eventlog.PositionGoneError if the position cannot be read
-	// from. The caller must close the reader.
+	// from. The reader does not depend on ctx. The caller must close it.
 	Follow(ctx context.Context, sessionID string, after int64) (Reader, error)
 }
 
