@@ -34,7 +34,8 @@
 //     shortened at any time.
 //   - Publishing never waits for a reader. The memory of tails is bounded per session and in total;
 //     a slow reader only keeps the chunk that it is writing. Readers that read pages from Postgres
-//     take turns, a few at a time, page by page.
+//     take turns, a few at a time, page by page. Each keeps the page that it is writing; the pages
+//     that are read ahead are bounded in total.
 //   - Each process has its own tails. Processes only share Postgres.
 //   - A single append is committed immediately. Batches form while a commit is in progress; a
 //     second commit begins only if the first is slow, or once hundreds of events wait. After a commit that several appends shared

@@ -13,3 +13,13 @@ func (f *Follower) Topics() int {
 	defer f.topics.mu.Unlock()
 	return len(f.topics.byID)
 }
+
+// Prefetching reports whether pages are counted as read ahead.
+func (f *Follower) Prefetching() bool {
+	all := int64(f.options.PrefetchBytes)
+	if !f.prefetch.TryAcquire(all) {
+		return true
+	}
+	f.prefetch.Release(all)
+	return false
+}

@@ -228,7 +228,7 @@ func TestReadersAtRandomPositionsGetEveryEventOnce(t *testing.T) {
 	defer cancel()
 	source, f := b.counted(t, eventlog.FollowerOptions{
 		TailBytes: 3000, MemoryBytes: 6000, KeepBytes: 500, Keep: time.Millisecond, Linger: time.Millisecond,
-		Poll: 5 * time.Millisecond, PageEvents: 7, CatchUps: 2,
+		Poll: 5 * time.Millisecond, PageEvents: 7, CatchUps: 2, PrefetchBytes: 3 * eventlog.PageBytes,
 	})
 	ids := []string{b.session(t), b.session(t), b.session(t)}
 	const commits, perCommit = 120, 3
@@ -278,6 +278,7 @@ func TestReadersAtRandomPositionsGetEveryEventOnce(t *testing.T) {
 	for err := range failures {
 		require.NoError(t, err)
 	}
+	require.False(t, f.Prefetching())
 }
 
 func pause(ctx context.Context, d time.Duration) {

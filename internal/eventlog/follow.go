@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/sharedread"
 )
@@ -85,6 +87,10 @@ type FollowerOptions struct {
 	// Linger is how long events are kept after the last reader of a session has closed; negative
 	// for not at all. Default 30s.
 	Linger time.Duration
+	// PrefetchBytes bounds the pages that are read ahead for readers at older positions, of all
+	// sessions together. A page counts as PageBytes. A reader beyond the bound reads its next page
+	// when it needs it. Default 64 MiB.
+	PrefetchBytes int
 	// CatchUps bounds the readers at older positions that read Postgres concurrently. Default 4.
 	CatchUps int
 	// Format is the encoding of events for readers. Default: lines of JSON.
@@ -102,6 +108,7 @@ func (o FollowerOptions) withDefaults() FollowerOptions {
 		{&o.TailBytes, 4 << 20},
 		{&o.KeepBytes, 64 << 10},
 		{&o.MemoryBytes, 64 << 20},
+		{&o.PrefetchBytes, 64 << 20},
 		{&o.CatchUps, 4},
 	} {
 		if *d.value == 0 {
@@ -140,8 +147,9 @@ type Follower struct {
 	options  FollowerOptions
 	hub      *hub
 	topics   *topics
-	catchUps chan struct{} // one slot for each reader that reads Postgres
-	pages    sync.Pool     // of *Page, for readers that are catching up
+	catchUps chan struct{}       // one slot for each reader that reads Postgres
+	prefetch *semaphore.Weighted // the bytes of pages that are read ahead
+	pages    sync.Pool           // of *Page, for readers that are catching up
 
 	ctx       context.Context //nolint:containedctx // Stop ends it, and with it all goroutines
 	cancel    context.CancelFunc
@@ -156,7 +164,8 @@ func NewFollower(source Source, options FollowerOptions) *Follower {
 	options = options.withDefaults()
 	f := &Follower{
 		source: source, bounds: sharedread.New(source.EventsBounds), options: options, hub: newHub(), topics: newTopics(options),
-		catchUps: make(chan struct{}, options.CatchUps), stopped: make(chan struct{}),
+		catchUps: make(chan struct{}, options.CatchUps), prefetch: semaphore.NewWeighted(int64(options.PrefetchBytes)),
+		stopped: make(chan struct{}),
 	}
 	f.pages.New = func() any { return NewPage(&f.options.Format, "", 0) }
 	f.ctx, f.cancel = context.WithCancel(context.Background())

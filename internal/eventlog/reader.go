@@ -3,6 +3,7 @@ package eventlog
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,12 +15,14 @@ type Reader struct {
 	target   int64 // the newest seq when the reader began
 	caughtUp bool  // CaughtUp has been reported
 
-	// A reader at a position before the tail reads pages, one of them ahead.
-	fetching chan *Page // receives the page that is being read
-	after    int64      // the position after which it was requested
-	page     *Page      // contains the last returned events; nil if they are from the tail
-	piece    int        // the number of the next piece of the page
-	limit    int        // number of events to read at a time, based on the size of earlier ones
+	// A reader at a position before the tail reads pages, one of them ahead if the follower's bound
+	// of such pages permits it.
+	fetching chan *Page  // receives the page that is being read
+	after    int64       // the position after which it was requested
+	ahead    atomic.Bool // it is read ahead, and counted as such
+	page     *Page       // contains the last returned events; nil if they are from the tail
+	piece    int         // the number of the next piece of the page
+	limit    int         // number of events to read at a time, based on the size of earlier ones
 
 	closing sync.Once
 	closed  chan struct{}
@@ -72,6 +75,7 @@ func (r *Reader) Next(ctx context.Context, timer <-chan time.Time) (Batch, error
 			continue
 		}
 		r.fetching = nil
+		r.uncount()
 		if page == nil || r.after != r.position {
 			continue // the tail contains it by now
 		}
@@ -80,7 +84,7 @@ func (r *Reader) Next(ctx context.Context, timer <-chan time.Time) (Batch, error
 		}
 		r.page, r.piece = page, 0
 		r.limit = nextLimit(page, r.follower.options.PageEvents)
-		if page.last() < start && page.last() < page.newest {
+		if page.last() < start && page.last() < page.newest && r.count() {
 			r.fetch(page.last(), start)
 		}
 	}
@@ -108,6 +112,25 @@ func (r *Reader) advance(b Batch, newest int64) Batch {
 	return b
 }
 
+// count counts a page to be read ahead, unless there are too many.
+func (r *Reader) count() bool {
+	if !r.follower.prefetch.TryAcquire(PageBytes) {
+		return false
+	}
+	r.ahead.Store(true)
+	if isClosed(r.closed) { // Close may have preceded Store
+		r.uncount()
+	}
+	return true
+}
+
+// uncount gives the bytes of the page that was read ahead back, if there is one.
+func (r *Reader) uncount() {
+	if r.ahead.Swap(false) {
+		r.follower.prefetch.Release(PageBytes)
+	}
+}
+
 // fetch starts reading a page of events that are no longer, or not yet, in memory.
 func (r *Reader) fetch(after, through int64) {
 	out := make(chan *Page, 1) // a closed reader does not receive it
@@ -119,6 +142,7 @@ func (r *Reader) fetch(after, through int64) {
 	limit := r.limit
 	if !f.background(func() { out <- r.read(after, through, limit) }) {
 		r.fetching = nil
+		r.uncount()
 	}
 }
 
@@ -233,6 +257,7 @@ func (r *Reader) Position() int64 { return r.position }
 func (r *Reader) Close() {
 	r.closing.Do(func() {
 		close(r.closed)
+		r.uncount()
 		r.follower.topics.leave(r.topic)
 	})
 }
