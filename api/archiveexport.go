@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"os"
 	"slices"
 	"strconv"
 	"time"
@@ -168,11 +167,11 @@ func (e *archiveExport) storedFiles(ctx context.Context) error {
 // agentFile writes one of the agent's own files with masked secrets. The size of the result is only
 // known afterwards, so the file is first written to a temporary file.
 func (e *archiveExport) agentFile(path string, content iter.Seq2[[]byte, error]) (err error) {
-	f, err := os.CreateTemp("", "overwinter-export-")
+	f, err := scratchFile()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	defer func() { err = errors.Join(err, f.Close()) }()
 	var size int64
 	for piece, err := range masked(e.masker, content) {
 		if err != nil {
@@ -198,11 +197,11 @@ type archivedBlock struct {
 
 // conversation writes the blocks of the bundle without separately stored data.
 func (e *archiveExport) conversation(ctx context.Context) (err error) {
-	f, err := os.CreateTemp("", "overwinter-export-")
+	f, err := scratchFile()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	defer func() { err = errors.Join(err, f.Close()) }()
 	var size int64
 	images := false
 	for cursor := ""; ; {

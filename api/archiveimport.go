@@ -55,11 +55,11 @@ func (s *archives) take(c echo.Context) (err error) {
 	default:
 		return failure.Errorf(failure.RateLimited, "%d archives are being imported; try again later", maxImporting)
 	}
-	f, err := os.CreateTemp("", "overwinter-import-")
+	f, err := scratchFile()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	defer func() { err = errors.Join(err, f.Close()) }()
 	digest, err := s.receive(c, f)
 	if err != nil {
 		return err
