@@ -250,3 +250,37 @@ func TestPurgeMayIncludeForks(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{b.id, f.id, g.id}, ids)
 }
+
+// TestPurgedForkStillLinksItsForks purges a fork in the middle: its own forks still have the first
+// session's conversation.
+func TestPurgedForkStillLinksItsForks(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	b.turn(t, "one", session.OutcomeCompleted)
+	f := b.fork(t, fork.Fork{BundleID: b.snapshotted(t, "im-1").ID})
+	g := f.fork(t, fork.Fork{BundleID: f.head(t)})
+	h := g.fork(t, fork.Fork{BundleID: g.head(t)})
+	for _, gone := range []*harness{f, g} {
+		_, err := gone.PurgeRequest(b.ctx, gone.id, fork.Detach)
+		require.NoError(t, err)
+		gone.transit(t, session.EventStop, "")
+		require.NoError(t, gone.PurgeContent(b.ctx, gone.id))
+		require.NoError(t, gone.PurgeSession(b.ctx, gone.id))
+		_, err = b.PurgeRequest(b.ctx, b.id, fork.Refuse)
+		requireCode(t, failure.HasForks, err)
+		require.ErrorContains(t, err, "has forks (")
+	}
+	require.Equal(t, []string{"one"}, h.spoken(t))
+	require.Zero(t, b.count(t, "session_forks WHERE session_id <> '"+h.id+"'"))
+	_, err := h.message(t, "m", b.id, 0)
+	requireCode(t, failure.Forbidden, err) // the purge of its parent does not let it reach another session
+	items, _, err := b.SessionForks(b.ctx, g.id, 10, "")
+	require.NoError(t, err)
+	require.Len(t, items, 1)
+	require.Equal(t, g.id, items[0].ForkedFrom)
+
+	_, err = b.PurgeRequest(b.ctx, b.id, fork.Purge)
+	require.NoError(t, err)
+	require.Equal(t, 1, b.count(t, "purges WHERE session_id = '"+h.id+"'"))
+}

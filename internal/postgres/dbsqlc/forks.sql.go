@@ -286,14 +286,20 @@ func (q *Queries) ForkSessionInsert(ctx context.Context, db DBTX, arg *ForkSessi
 
 const forksBelow = `-- name: ForksBelow :many
 WITH RECURSIVE below AS (
-    SELECT f.session_id FROM session_forks f WHERE f.parent_id = $1
+    SELECT $1::text AS session_id
     UNION
-    SELECT f.session_id FROM session_forks f JOIN below b ON f.parent_id = b.session_id
+    SELECT x.session_id FROM below b CROSS JOIN LATERAL (
+        SELECT f.session_id FROM session_forks f WHERE f.parent_id = b.session_id
+        UNION ALL
+        SELECT p.session_id FROM purges p WHERE p.parent_id = b.session_id AND p.parent_id <> ''
+    ) x
 )
-SELECT b.session_id FROM below b WHERE NOT EXISTS (SELECT FROM purges p WHERE p.session_id = b.session_id) ORDER BY b.session_id
+SELECT b.session_id FROM below b
+WHERE b.session_id <> $1::text AND NOT EXISTS (SELECT FROM purges p WHERE p.session_id = b.session_id) ORDER BY b.session_id
 `
 
-// ForksBelow returns all direct and indirect forks of a session that are not being purged.
+// ForksBelow returns all direct and indirect forks of a session that are not being purged. Forks of
+// purged forks are among them.
 func (q *Queries) ForksBelow(ctx context.Context, db DBTX, parentID string) ([]string, error) {
 	rows, err := db.Query(ctx, forksBelow, parentID)
 	if err != nil {

@@ -297,6 +297,7 @@ type Purge struct {
 	ErasedAt    *time.Time
 	NextAt      time.Time
 	Attempts    int32
+	ParentID    string
 }
 
 type Question struct {

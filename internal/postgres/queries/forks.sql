@@ -120,13 +120,19 @@ SELECT coalesce((SELECT f.parent_id FROM session_forks f WHERE f.session_id = @s
     EXISTS (SELECT FROM session_forks f WHERE f.session_id = @other_id AND f.parent_id = @session_id)::boolean AS forked;
 
 -- name: ForksBelow :many
--- ForksBelow returns all direct and indirect forks of a session that are not being purged.
+-- ForksBelow returns all direct and indirect forks of a session that are not being purged. Forks of
+-- purged forks are among them.
 WITH RECURSIVE below AS (
-    SELECT f.session_id FROM session_forks f WHERE f.parent_id = @parent_id
+    SELECT @parent_id::text AS session_id
     UNION
-    SELECT f.session_id FROM session_forks f JOIN below b ON f.parent_id = b.session_id
+    SELECT x.session_id FROM below b CROSS JOIN LATERAL (
+        SELECT f.session_id FROM session_forks f WHERE f.parent_id = b.session_id
+        UNION ALL
+        SELECT p.session_id FROM purges p WHERE p.parent_id = b.session_id AND p.parent_id <> ''
+    ) x
 )
-SELECT b.session_id FROM below b WHERE NOT EXISTS (SELECT FROM purges p WHERE p.session_id = b.session_id) ORDER BY b.session_id;
+SELECT b.session_id FROM below b
+WHERE b.session_id <> @parent_id::text AND NOT EXISTS (SELECT FROM purges p WHERE p.session_id = b.session_id) ORDER BY b.session_id;
 
 -- name: SnapshotsHandOver :exec
 -- SnapshotsHandOver moves the snapshots of a session that is being purged to the forks that need
