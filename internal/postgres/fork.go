@@ -18,9 +18,9 @@ import (
 // SessionFork stores a hibernated session with a bundle of another session, and its first prompt,
 // if any. The fork inherits the parent's workspace, options, metadata and, unless another one is
 // named, its agent. It gets a copy of the conversation up to the bundle: the blocks, and an event
-// for each. The parent is not locked. Idempotency works as in SessionCreate. Errors:
+// for each. The parent's row is not locked. Idempotency works as in SessionCreate. Errors:
 // session_not_found, bundle_not_found, prompt_not_found, no_bundle_there if there is no bundle at
-// that point, illegal_state if its files are deleted.
+// that point, illegal_state if its files are deleted or the parent is being purged.
 func (db *DB) SessionFork(ctx context.Context, f fork.Fork, first *session.Prompt, idem session.Idempotency) (stored session.Session, created bool, err error) {
 	ctx, cancel := db.bulk(ctx)
 	defer cancel()
@@ -74,8 +74,10 @@ func (db *DB) SessionFork(ctx context.Context, f fork.Fork, first *session.Promp
 			}
 		}
 		created = true
-		stored, err = db.sessionIn(ctx, tx, f.ID)
-		return err
+		if stored, err = db.sessionIn(ctx, tx, f.ID); err != nil {
+			return err
+		}
+		return db.forkConfirm(ctx, tx, f.SessionID)
 	})
 	if err == nil {
 		one := []session.Session{stored}
@@ -98,10 +100,31 @@ func (db *DB) forkInsert(ctx context.Context, tx pgx.Tx, f fork.Fork, parent ses
 		return f, err
 	}
 	if inserted == 0 {
-		return f, illegal("session %s is being erased", f.SessionID)
+		return f, beingErased(f.SessionID)
 	}
 	return f, nil
 }
+
+// forksLock is the class of the advisory locks that order the commits of forks and the requests of
+// purges.
+const forksLock = 0x666f726b
+
+// forkConfirm refuses a fork if the purge of its parent was requested while it was being made. A
+// purge request does not see a fork before its commit: either the request is made after the commit,
+// or the fork finds it here. It is the last step, so that requests wait only for the commit.
+func (db *DB) forkConfirm(ctx context.Context, tx pgx.Tx, parentID string) error {
+	if err := db.q.ForkCommitLock(ctx, tx, &dbsqlc.ForkCommitLockParams{Class: forksLock, ParentID: parentID}); err != nil {
+		return err
+	}
+	// A new statement: it sees all commits before it began.
+	purging, err := db.purgeGet(ctx, tx, parentID)
+	if err == nil && purging != nil {
+		err = beingErased(parentID)
+	}
+	return err
+}
+
+func beingErased(sessionID string) error { return illegal("session %s is being erased", sessionID) }
 
 // forkPoint finds the bundle to fork from, or to revert to.
 func (db *DB) forkPoint(ctx context.Context, tx dbsqlc.DBTX, f fork.Fork) (dbsqlc.BundleView, error) {

@@ -1,15 +1,20 @@
 package postgres_test
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/fork"
+	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -283,4 +288,111 @@ func TestPurgedForkStillLinksItsForks(t *testing.T) {
 	_, err = b.PurgeRequest(b.ctx, b.id, fork.Purge)
 	require.NoError(t, err)
 	require.Equal(t, 1, b.count(t, "purges WHERE session_id = '"+h.id+"'"))
+}
+
+// stoppedFork begins a fork of the session of b, and returns once it waits for a lock that the
+// statement takes. finish releases the lock, and returns the error of the fork.
+func (b *harness) stoppedFork(t *testing.T, f fork.Fork, statement string) (finish func() error) {
+	t.Helper()
+	f.ID, f.SessionID = session.NewID(session.SessionPrefix), b.id
+	conn, err := pgx.Connect(context.Background(), b.url)
+	require.NoError(t, err)
+	_, err = conn.Exec(b.ctx, "BEGIN")
+	require.NoError(t, err)
+	_, err = conn.Exec(b.ctx, statement)
+	require.NoError(t, err)
+	forked := make(chan error, 1) // one send
+	go func() {
+		_, _, err := b.SessionFork(context.Background(), f, nil, session.Idempotency{})
+		forked <- err
+	}()
+	finish = sync.OnceValue(func() error {
+		_, err := conn.Exec(context.Background(), "ROLLBACK")
+		return errors.Join(err, conn.Close(context.Background()), <-forked)
+	})
+	t.Cleanup(func() { finish() }) //nolint:errcheck // the test has read the error, or has failed
+	require.Eventually(t, func() bool { return b.waitsForLock(t) }, waitLimit, 5*time.Millisecond)
+	return finish
+}
+
+// TestPurgeRefusesForkInProgress stops a fork after its check that the parent is not being purged.
+func TestPurgeRefusesForkInProgress(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	b.turn(t, "one", session.OutcomeCompleted)
+	saved := b.snapshotted(t, "im-1").ID
+	finish := b.stoppedFork(t, fork.Fork{BundleID: saved}, "LOCK TABLE session_forks IN SHARE MODE")
+	b.turn(t, "two", session.OutcomeCompleted) // it does not delay turns
+	_, err := b.PurgeRequest(b.ctx, b.id, fork.Refuse)
+	require.NoError(t, err, "it does not delay a purge either")
+	requireCode(t, failure.IllegalState, finish())
+	require.Equal(t, 1, b.count(t, "sessions"))
+}
+
+// TestPurgeWaitsForCommitOfFork stops forks in their commit.
+func TestPurgeWaitsForCommitOfFork(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	b.turn(t, "one", session.OutcomeCompleted)
+	saved := b.snapshotted(t, "im-1").ID
+	b.sql(t, `CREATE FUNCTION stop() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NULL; END $$`)
+	b.sql(t, "CREATE CONSTRAINT TRIGGER stop AFTER INSERT ON session_forks DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION stop()")
+	const hold = "SELECT pg_advisory_xact_lock(1)"
+	hasty := b.open(t, postgres.Options{LockTimeout: 50 * time.Millisecond})
+
+	finish := b.stoppedFork(t, fork.Fork{BundleID: saved}, hold)
+	for _, policy := range []fork.Policy{fork.Refuse, fork.Detach, fork.Purge} {
+		_, err := hasty.PurgeRequest(b.ctx, b.id, policy)
+		requireCode(t, failure.Unavailable, err)
+	}
+	b.turn(t, "two", session.OutcomeCompleted) // turns do not wait for it
+	require.NoError(t, finish())
+	_, err := b.PurgeRequest(b.ctx, b.id, fork.Refuse)
+	requireCode(t, failure.HasForks, err)
+
+	// The same for a fork of a fork.
+	items, _, err := b.SessionForks(b.ctx, b.id, 10, "")
+	require.NoError(t, err)
+	require.Len(t, items, 1)
+	f := &harness{DB: b.DB, url: b.url, ctx: b.ctx, id: items[0].ID}
+	finish = f.stoppedFork(t, fork.Fork{BundleID: f.head(t)}, hold)
+	_, err = hasty.PurgeRequest(b.ctx, b.id, fork.Purge)
+	requireCode(t, failure.Unavailable, err)
+	require.Zero(t, b.count(t, "purges"))
+	require.NoError(t, finish())
+
+	// And for retention.
+	f.transit(t, session.EventStop, "")
+	finish = f.stoppedFork(t, fork.Fork{BundleID: f.head(t)}, hold)
+	n, err := b.PurgeTerminated(b.ctx, 0, 10)
+	require.NoError(t, err)
+	require.Zero(t, n)
+	require.NoError(t, finish())
+	n, err = b.PurgeTerminated(b.ctx, 0, 10)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+
+	_, err = b.PurgeRequest(b.ctx, b.id, fork.Purge)
+	require.NoError(t, err)
+	require.Equal(t, 4, b.count(t, "sessions"))
+	require.Equal(t, 4, b.count(t, "purges"))
+}
+
+// TestForkDoesNotWaitForTurns holds the lock of a write to the parent.
+func TestForkDoesNotWaitForTurns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	saved := b.snapshotted(t, "im-1").ID
+	conn, err := pgx.Connect(b.ctx, b.url)
+	require.NoError(t, err)
+	defer conn.Close(b.ctx)
+	_, err = conn.Exec(b.ctx, "BEGIN")
+	require.NoError(t, err)
+	_, err = conn.Exec(b.ctx, "SELECT FROM sessions WHERE id = $1 FOR NO KEY UPDATE", b.id)
+	require.NoError(t, err)
+	b.fork(t, fork.Fork{BundleID: saved})
 }

@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/fork"
@@ -68,10 +71,11 @@ func (t purgeTable) delete() string {
 // session_not_found if the session does not exist or has been erased.
 //
 // It returns has_forks if the session has forks and the request does not specify their treatment.
-// Detached forks get the snapshots that they need.
+// Detached forks get the snapshots that they need. A fork that is being made is either found here,
+// or refused.
 func (db *DB) PurgeRequest(ctx context.Context, sessionID string, forks fork.Policy) (s session.Session, err error) {
 	err = db.inSession(ctx, "request a purge", sessionID, func(tx *sessionTx) error {
-		below, err := tx.q.ForksBelow(ctx, tx, sessionID)
+		below, err := tx.forksBelow(ctx, forks)
 		if err != nil {
 			return err
 		}
@@ -98,6 +102,24 @@ func (db *DB) PurgeRequest(ctx context.Context, sessionID string, forks fork.Pol
 		return err
 	})
 	return s, err
+}
+
+// forksBelow returns the direct and indirect forks of the session. Until the end of the transaction,
+// no fork is added to the session, nor, if they are to be purged too, to its forks. It returns
+// errLocked while such a fork is being committed.
+func (s *sessionTx) forksBelow(ctx context.Context, forks fork.Policy) (below []string, err error) {
+	var locked []string
+	for {
+		p := &dbsqlc.PurgeTryLockParams{Class: forksLock, SessionIds: append(locked[:len(locked):len(locked)], s.row.ID)}
+		if free, err := s.q.PurgeTryLock(ctx, s, p); err != nil || !free {
+			return nil, cmp.Or(err, errLocked)
+		}
+		below, err = s.q.ForksBelow(ctx, s, s.row.ID)
+		if err != nil || forks != fork.Purge || slices.Equal(below, locked) {
+			return below, err
+		}
+		locked = below // forks of these may have been committed before they were locked
+	}
 }
 
 func hasForks(sessionID string, ids []string) error {
@@ -258,7 +280,7 @@ func (db *DB) PurgeSession(ctx context.Context, sessionID string) error {
 }
 
 // PurgeTerminated requests the purge of sessions that were terminated longer than age ago, up to
-// limit open purges.
+// limit open purges. It leaves a session of which a fork is being committed to the next call.
 func (db *DB) PurgeTerminated(ctx context.Context, age time.Duration, limit int) (requested int, err error) {
 	const doing = "find sessions to purge"
 	open, err := db.q.PurgesOpen(ctx, db.pool)
@@ -270,10 +292,20 @@ func (db *DB) PurgeTerminated(ctx context.Context, age time.Duration, limit int)
 		return 0, fault(doing, err)
 	}
 	for _, id := range ids {
-		if err := db.q.PurgeInsert(ctx, db.pool, id); err != nil {
-			return requested, fault(doing, err)
+		var free bool
+		err := db.inTx(ctx, "request a purge", pgx.TxOptions{}, func(tx pgx.Tx) (err error) {
+			free, err = db.q.PurgeTryLock(ctx, tx, &dbsqlc.PurgeTryLockParams{Class: forksLock, SessionIds: []string{id}})
+			if err != nil || !free {
+				return err
+			}
+			return db.q.PurgeInsert(ctx, tx, id)
+		})
+		if err != nil {
+			return requested, err
 		}
-		requested++
+		if free {
+			requested++
+		}
 	}
 	return requested, nil
 }

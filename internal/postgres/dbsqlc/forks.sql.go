@@ -144,6 +144,23 @@ func (q *Queries) ForkBundle(ctx context.Context, db DBTX, arg *ForkBundleParams
 	return err
 }
 
+const forkCommitLock = `-- name: ForkCommitLock :exec
+SELECT pg_advisory_xact_lock_shared($1, hashtext($2::text) & 1023)
+`
+
+type ForkCommitLockParams struct {
+	Class    int32
+	ParentID string
+}
+
+// ForkCommitLock makes purge requests for the parent wait for the commit of a fork, and waits for
+// those that hold the lock (PurgeTryLock). The locks of sessions share a bounded number of keys,
+// because the server's table of locks is bounded.
+func (q *Queries) ForkCommitLock(ctx context.Context, db DBTX, arg *ForkCommitLockParams) error {
+	_, err := db.Exec(ctx, forkCommitLock, arg.Class, arg.ParentID)
+	return err
+}
+
 const forkConversations = `-- name: ForkConversations :exec
 INSERT INTO event_conversations (session_no, no, id)
 SELECT $1, 1 + row_number() OVER (ORDER BY min(b.first_seq)), b.conversation_id
@@ -449,6 +466,25 @@ func (q *Queries) PromptBegan(ctx context.Context, db DBTX, arg *PromptBeganPara
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const purgeTryLock = `-- name: PurgeTryLock :one
+SELECT bool_and(pg_try_advisory_xact_lock($1, k.key))::boolean AS locked
+FROM (SELECT DISTINCT hashtext(x.id) & 1023 AS key FROM unnest($2::text[]) AS x(id)) k
+`
+
+type PurgeTryLockParams struct {
+	Class      int32
+	SessionIds []string
+}
+
+// PurgeTryLock returns false if a fork of one of the sessions is being committed. Until the end of
+// the transaction, no other fork of them is committed.
+func (q *Queries) PurgeTryLock(ctx context.Context, db DBTX, arg *PurgeTryLockParams) (bool, error) {
+	row := db.QueryRow(ctx, purgeTryLock, arg.Class, arg.SessionIds)
+	var locked bool
+	err := row.Scan(&locked)
+	return locked, err
 }
 
 const snapshotsHandOver = `-- name: SnapshotsHandOver :exec

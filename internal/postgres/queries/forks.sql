@@ -28,6 +28,18 @@ FROM sessions s JOIN sessions o ON o.id = @parent_id
 LEFT JOIN session_forks f ON f.session_id = o.id LEFT JOIN session_imports i ON i.session_id = o.id
 WHERE s.id = @session_id;
 
+-- name: ForkCommitLock :exec
+-- ForkCommitLock makes purge requests for the parent wait for the commit of a fork, and waits for
+-- those that hold the lock (PurgeTryLock). The locks of sessions share a bounded number of keys,
+-- because the server's table of locks is bounded.
+SELECT pg_advisory_xact_lock_shared(@class, hashtext(@parent_id::text) & 1023);
+
+-- name: PurgeTryLock :one
+-- PurgeTryLock returns false if a fork of one of the sessions is being committed. Until the end of
+-- the transaction, no other fork of them is committed.
+SELECT bool_and(pg_try_advisory_xact_lock(@class, k.key))::boolean AS locked
+FROM (SELECT DISTINCT hashtext(x.id) & 1023 AS key FROM unnest(@session_ids::text[]) AS x(id)) k;
+
 -- name: HandOff :one
 -- HandOff returns the agent that worked in a session before it was forked with another agent, and
 -- whether the new agent has no memory of it yet, because it has completed no turn that was not
