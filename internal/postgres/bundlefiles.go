@@ -96,7 +96,7 @@ func (db *DB) atBundle(ctx context.Context, bundleID string, read func(tx pgx.Tx
 }
 
 // filesBequeath moves files that bundles of forks share with a session that is being purged to one
-// of those forks.
+// of those forks. A list that the session no longer stores completely is not passed on.
 func (db *DB) filesBequeath(ctx context.Context, sessionID string) error {
 	return db.inTx(ctx, "keep the files of forks", pgx.TxOptions{}, func(tx pgx.Tx) error {
 		heirs, err := db.q.FilesHeirs(ctx, tx, sessionID)
@@ -104,6 +104,13 @@ func (db *DB) filesBequeath(ctx context.Context, sessionID string) error {
 			return err
 		}
 		for _, h := range heirs {
+			if !h.Kept {
+				err := db.q.BundlesDisinherit(ctx, tx, &dbsqlc.BundlesDisinheritParams{BundleID: h.BundleID, SessionID: sessionID})
+				if err != nil {
+					return err
+				}
+				continue
+			}
 			err := db.q.FilesInherit(ctx, tx, &dbsqlc.FilesInheritParams{HeirSessionID: h.HeirSessionID, SessionID: sessionID, Epoch: h.Epoch})
 			if err != nil {
 				return err

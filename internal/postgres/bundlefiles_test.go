@@ -142,6 +142,34 @@ func TestFilesOfForkAreKept(t *testing.T) {
 	}
 }
 
+// TestForkInheritsNoIncompleteFiles purges a session that has exceeded the limit on earlier files
+// since it was forked.
+func TestForkInheritsNoIncompleteFiles(t *testing.T) {
+	t.Parallel()
+	b, batch := filing(t)
+	batch.Changes = []workspacefile.Change{written(1, "a", "1"), written(2, "b", "1")}
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	_, err := b.RunEnd(b.ctx, run.Ending{RunID: batch.RunID, Token: "t1", Outcome: session.OutcomeCompleted})
+	require.NoError(t, err)
+	f := b.fork(t, fork.Fork{BundleID: b.snapshotted(t, "im-1").ID})
+	b.sql(t, `INSERT INTO earlier_files (session_id, size, sha256, mode, modified_at, unsaved, path, from_epoch, until_epoch)
+		SELECT $1, 0, '', 0, now(), 'too_large', 'n' || n, 0, 9 FROM generate_series(1, 100000) n`, b.id)
+	batch.RunID, batch.Token = "", ""
+	batch.Changes = []workspacefile.Change{written(3, "a", "2")}
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	later := b.fork(t, fork.Fork{BundleID: b.snapshotted(t, "im-2").ID})
+	_, _, err = f.BundleFileList(f.ctx, f.head(t), "", 10, "")
+	requireCode(t, failure.NotSaved, err)
+
+	_, err = b.PurgeRequest(b.ctx, b.id, fork.Detach)
+	require.NoError(t, err)
+	b.transit(t, session.EventStop, "")
+	require.NoError(t, b.PurgeContent(b.ctx, b.id))
+	_, _, err = f.BundleFileList(f.ctx, f.head(t), "", 10, "")
+	requireCode(t, failure.NotSaved, err) // not a list without the file that was replaced
+	require.Equal(t, []string{"a 2", "b 1"}, later.contents(t, later.head(t)))
+}
+
 func TestBundlesReportUnstoredFiles(t *testing.T) {
 	t.Parallel()
 	b, batch := filing(t)

@@ -32,6 +32,22 @@ func (q *Queries) BundleFilesAt(ctx context.Context, db DBTX, id string) (Bundle
 	return i, err
 }
 
+const bundlesDisinherit = `-- name: BundlesDisinherit :exec
+UPDATE bundles b SET files_epoch = NULL, files_of = '' WHERE b.files_of = $1::text AND b.session_id <> $2::text
+`
+
+type BundlesDisinheritParams struct {
+	BundleID  string
+	SessionID string
+}
+
+// BundlesDisinherit records that the files of bundles are not stored which share those of a bundle
+// that is about to be deleted.
+func (q *Queries) BundlesDisinherit(ctx context.Context, db DBTX, arg *BundlesDisinheritParams) error {
+	_, err := db.Exec(ctx, bundlesDisinherit, arg.BundleID, arg.SessionID)
+	return err
+}
+
 const bundlesInherit = `-- name: BundlesInherit :exec
 UPDATE bundles b SET files_epoch = CASE WHEN b.session_id = $1::text THEN -1 END,
     files_of = CASE WHEN b.session_id = $1::text THEN '' ELSE $2::text END
@@ -244,8 +260,9 @@ func (q *Queries) FilesForget(ctx context.Context, db DBTX, arg *FilesForgetPara
 }
 
 const filesHeirs = `-- name: FilesHeirs :many
-SELECT DISTINCT ON (b.files_of) b.files_of AS bundle_id, o.files_epoch::bigint AS epoch, b.id AS heir_id, b.session_id AS heir_session_id
-FROM bundles b JOIN bundles o ON o.id = b.files_of
+SELECT DISTINCT ON (b.files_of) b.files_of AS bundle_id, o.files_epoch::bigint AS epoch, b.id AS heir_id, b.session_id AS heir_session_id,
+    coalesce(o.files_epoch >= w.kept_epoch OR o.files_epoch = -1, false)::boolean AS kept
+FROM bundles b JOIN bundles o ON o.id = b.files_of LEFT JOIN workspaces w ON w.session_id = o.session_id
 WHERE o.session_id = $1 AND b.session_id <> $1 AND o.files_epoch IS NOT NULL
   AND NOT EXISTS (SELECT FROM purges p WHERE p.session_id = b.session_id)
 ORDER BY b.files_of, b.session_id, b.no
@@ -256,10 +273,11 @@ type FilesHeirsRow struct {
 	Epoch         int64
 	HeirID        string
 	HeirSessionID string
+	Kept          bool
 }
 
 // FilesHeirs returns, for each bundle of a session whose files are shared with bundles of forks,
-// the fork that must get a copy.
+// the fork that must get a copy, and whether there is a complete one, as in BundleFilesAt.
 func (q *Queries) FilesHeirs(ctx context.Context, db DBTX, sessionID string) ([]FilesHeirsRow, error) {
 	rows, err := db.Query(ctx, filesHeirs, sessionID)
 	if err != nil {
@@ -274,6 +292,7 @@ func (q *Queries) FilesHeirs(ctx context.Context, db DBTX, sessionID string) ([]
 			&i.Epoch,
 			&i.HeirID,
 			&i.HeirSessionID,
+			&i.Kept,
 		); err != nil {
 			return nil, err
 		}

@@ -116,9 +116,10 @@ LIMIT 1;
 
 -- name: FilesHeirs :many
 -- FilesHeirs returns, for each bundle of a session whose files are shared with bundles of forks,
--- the fork that must get a copy.
-SELECT DISTINCT ON (b.files_of) b.files_of AS bundle_id, o.files_epoch::bigint AS epoch, b.id AS heir_id, b.session_id AS heir_session_id
-FROM bundles b JOIN bundles o ON o.id = b.files_of
+-- the fork that must get a copy, and whether there is a complete one, as in BundleFilesAt.
+SELECT DISTINCT ON (b.files_of) b.files_of AS bundle_id, o.files_epoch::bigint AS epoch, b.id AS heir_id, b.session_id AS heir_session_id,
+    coalesce(o.files_epoch >= w.kept_epoch OR o.files_epoch = -1, false)::boolean AS kept
+FROM bundles b JOIN bundles o ON o.id = b.files_of LEFT JOIN workspaces w ON w.session_id = o.session_id
 WHERE o.session_id = @session_id AND b.session_id <> @session_id AND o.files_epoch IS NOT NULL
   AND NOT EXISTS (SELECT FROM purges p WHERE p.session_id = b.session_id)
 ORDER BY b.files_of, b.session_id, b.no;
@@ -149,6 +150,11 @@ ON CONFLICT DO NOTHING;
 UPDATE bundles b SET files_epoch = CASE WHEN b.session_id = @heir_session_id::text THEN -1 END,
     files_of = CASE WHEN b.session_id = @heir_session_id::text THEN '' ELSE @heir_id::text END
 WHERE b.files_of = @bundle_id::text AND b.session_id <> @session_id::text;
+
+-- name: BundlesDisinherit :exec
+-- BundlesDisinherit records that the files of bundles are not stored which share those of a bundle
+-- that is about to be deleted.
+UPDATE bundles b SET files_epoch = NULL, files_of = '' WHERE b.files_of = @bundle_id::text AND b.session_id <> @session_id::text;
 
 -- name: FilesRevert :exec
 -- FilesRevert resets the files of a session's workspace to those that the session, or its parent,
