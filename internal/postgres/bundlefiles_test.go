@@ -187,6 +187,18 @@ func TestBundlesReportUnstoredFiles(t *testing.T) {
 	_, err = b.BundleFileGet(b.ctx, one.ID, "a")
 	requireCode(t, failure.NotSaved, err)
 	require.ErrorContains(t, err, "fork the session at it")
+
+	// A purge deletes the files before the bundles.
+	two := b.snapshotted(t, "im-2")
+	require.Equal(t, []string{"a 1"}, b.contents(t, two.ID))
+	_, err = b.PurgeRequest(b.ctx, b.id, fork.Refuse)
+	require.NoError(t, err)
+	b.transit(t, session.EventStop, "")
+	require.NoError(t, b.PurgeContent(b.ctx, b.id))
+	_, _, err = b.BundleFileList(b.ctx, two.ID, "", 10, "")
+	requireCode(t, failure.NotSaved, err)
+	_, err = b.BundleDiffGet(b.ctx, two.ID)
+	requireCode(t, failure.NotSaved, err)
 }
 
 func TestFilesKeptForBundlesAreBounded(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 )
 
 const bundleFilesAt = `-- name: BundleFilesAt :one
-SELECT o.session_id, (o.files_epoch >= w.kept_epoch OR o.files_epoch = -1)::boolean AS kept, coalesce(o.files_epoch, 0)::bigint AS epoch
+SELECT o.session_id, coalesce(o.files_epoch >= w.kept_epoch OR o.files_epoch = -1, false)::boolean AS kept, coalesce(o.files_epoch, 0)::bigint AS epoch
 FROM bundles b JOIN bundles o ON o.id = coalesce(nullif(b.files_of, ''), b.id) LEFT JOIN workspaces w ON w.session_id = o.session_id
 WHERE b.id = $1 AND o.files_epoch IS NOT NULL
 `
@@ -24,7 +24,7 @@ type BundleFilesAtRow struct {
 
 // BundleFilesAt returns the session and the epoch in which the files of a bundle are stored; a
 // negative epoch if they are not. The files of a fork that has outlived its parent are in the epoch
-// -1.
+// -1. A purge deletes the workspace of a session before its bundles.
 func (q *Queries) BundleFilesAt(ctx context.Context, db DBTX, id string) (BundleFilesAtRow, error) {
 	row := db.QueryRow(ctx, bundleFilesAt, id)
 	var i BundleFilesAtRow
