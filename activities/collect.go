@@ -29,11 +29,11 @@ type imageStore interface {
 	SnapshotsCondemn(ctx context.Context, limit int) ([]string, error)
 	// SnapshotsForget records that images are deleted at the provider.
 	SnapshotsForget(ctx context.Context, ids []string) error
-	// SnapshotsRenew returns the snapshots of sleeping sessions that their provider will delete
-	// within the given time.
+	// SnapshotsRenew returns snapshots that bundles need and that their provider will delete within
+	// the given time, unless only awake sessions use them.
 	SnapshotsRenew(ctx context.Context, within time.Duration, limit int) ([]image.Renewal, error)
-	// SnapshotReplace makes a session wake from a copy of its snapshot, unless the session has
-	// changed meanwhile.
+	// SnapshotReplace makes bundles restore from a copy of their snapshot, except those of awake
+	// sessions.
 	SnapshotReplace(ctx context.Context, intent image.Intent, oldID, newID string) error
 	// ExitImagesDue returns ended sandboxes whose exit image must be looked up. Those that are not
 	// settled are returned again after a growing pause.
@@ -93,8 +93,8 @@ func (l *look) collect(ctx context.Context) error {
 	)
 }
 
-// renew copies the snapshots of sleeping sessions that would expire soon. Awake sessions get a new
-// snapshot when they hibernate.
+// renew copies needed snapshots that would expire soon. Those of awake sessions follow when they
+// sleep.
 func (l *look) renew(ctx context.Context) error {
 	due, err := l.store.SnapshotsRenew(ctx, renewBefore, renewAtOnce)
 	if err != nil {

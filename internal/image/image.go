@@ -12,7 +12,7 @@ type Intent struct {
 	Lifetime   time.Duration // after which the provider deletes it; zero for never
 }
 
-// Renewal is a snapshot that its session still needs and that its provider will delete soon.
+// Renewal is a snapshot that bundles still need and that its provider will delete soon.
 type Renewal struct {
 	SnapshotID string
 	SessionID  string

@@ -89,8 +89,9 @@ func (db *DB) snapshotInserted(ctx context.Context, tx dbsqlc.DBTX, usable bool,
 	return db.q.ImageIntentsEnd(ctx, tx, intent.ID)
 }
 
-// SnapshotsRenew returns up to limit snapshots that sleeping sessions restore from and that their
-// provider deletes within the given time. No other caller gets them for an hour.
+// SnapshotsRenew returns up to limit snapshots that bundles need and that their provider deletes
+// within the given time. No other caller gets them for an hour. Those that only awake sessions use
+// are left until one of them sleeps.
 func (db *DB) SnapshotsRenew(ctx context.Context, within time.Duration, limit int) ([]image.Renewal, error) {
 	rows, err := db.q.SnapshotsRenew(ctx, db.pool, &dbsqlc.SnapshotsRenewParams{Seconds: within.Seconds(), MaxItems: int32(limit)})
 	if err != nil {
@@ -103,29 +104,55 @@ func (db *DB) SnapshotsRenew(ctx context.Context, within time.Duration, limit in
 	return out, nil
 }
 
-// SnapshotReplace makes a session restore from a copy of its snapshot. If the session has moved on
-// or has been purged meanwhile, the copy is marked as unneeded.
+// replaceChunk bounds the sessions whose bundles one transaction changes: a snapshot may be shared
+// with thousands of forks.
+const replaceChunk = 500
+
+// SnapshotReplace makes the bundles of all sessions that sleep or are terminated restore from a copy
+// of their snapshot. If there are none, or its session has been purged meanwhile, the copy is marked
+// as unneeded.
 func (db *DB) SnapshotReplace(ctx context.Context, intent image.Intent, oldID, newID string) error {
-	err := db.inSession(ctx, "replace a snapshot", intent.SessionID, func(s *sessionTx) error {
+	var replaced int64
+	err := db.inSession(ctx, "replace a snapshot", intent.SessionID, func(s *sessionTx) (err error) {
 		if err := db.snapshotMade(ctx, s, intent, newID); err != nil {
 			return err
 		}
-		replaced, err := s.q.SnapshotReplace(ctx, s, &dbsqlc.SnapshotReplaceParams{SessionID: intent.SessionID, OldID: oldID, NewID: newID})
-		if err != nil {
+		if replaced, err = s.snapshotReplace(ctx, oldID, newID); err != nil {
 			return err
 		}
 		if replaced == 0 {
 			return s.q.SnapshotUnneeded(ctx, s, newID)
 		}
-		if err := s.q.SnapshotBundled(ctx, s, newID); err != nil {
-			return err
-		}
-		return s.q.SnapshotReplaced(ctx, s, oldID)
+		// The copy counts as unneeded from the start if its session is terminated.
+		return s.q.SnapshotsKeep(ctx, s, []string{newID})
 	})
+	for err == nil && replaced >= replaceChunk {
+		err = db.inTx(ctx, "replace a snapshot", pgx.TxOptions{}, func(tx pgx.Tx) (err error) {
+			s := &sessionTx{Conn: tx.Conn(), q: db.q}
+			replaced, err = s.snapshotReplace(ctx, oldID, newID)
+			return err
+		})
+	}
 	if failure.CodeOf(err) == failure.NoSession {
 		return db.SnapshotMade(ctx, intent, newID)
 	}
 	return err
+}
+
+// snapshotReplace returns the number of bundles that it has changed. A fork locks the snapshot of its
+// base until its commit, so it waits for forks in progress, and finds their bundles.
+func (s *sessionTx) snapshotReplace(ctx context.Context, oldID, newID string) (int64, error) {
+	if err := s.snapshotClaim(ctx, newID); err != nil {
+		return 0, err
+	}
+	if _, err := s.q.SnapshotLock(ctx, s, oldID); err != nil && !isNoRows(err) {
+		return 0, err
+	}
+	replaced, err := s.q.SnapshotReplace(ctx, s, &dbsqlc.SnapshotReplaceParams{OldID: oldID, NewID: newID, MaxItems: replaceChunk})
+	if err != nil || replaced == 0 {
+		return replaced, err
+	}
+	return replaced, s.q.SnapshotReplaced(ctx, s, oldID)
 }
 
 // SnapshotsAge marks snapshots as unneeded that are older than age and have no bundle.

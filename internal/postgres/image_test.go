@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/fork"
 	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -205,4 +207,127 @@ func (b *harness) row(t *testing.T, to any, query string, args ...any) {
 	require.NoError(t, err)
 	defer conn.Close(b.ctx)
 	require.NoError(t, conn.QueryRow(b.ctx, query, args...).Scan(to))
+}
+
+// renewable makes all snapshots expire soon, and returns those that are to be renewed, sorted.
+func (b *harness) renewable(t *testing.T) []string {
+	t.Helper()
+	b.sql(t, "UPDATE snapshots SET expires_at = now() + interval '1 day', renew_after = now()")
+	due, err := b.SnapshotsRenew(b.ctx, 48*time.Hour, 100)
+	require.NoError(t, err)
+	again, err := b.SnapshotsRenew(b.ctx, 48*time.Hour, 100)
+	require.NoError(t, err)
+	require.Empty(t, again, "they are in the hands of the first")
+	var ids []string
+	for _, r := range due {
+		ids = append(ids, r.SnapshotID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// requireSnapshot checks the snapshot of a bundle, and that it counts as restorable.
+func (b *harness) requireSnapshot(t *testing.T, want, bundleID string) {
+	t.Helper()
+	v := b.show(t, bundleID)
+	require.Equal(t, want, v.SnapshotID)
+	require.True(t, v.HasFiles)
+}
+
+// TestEveryNeededSnapshotIsRenewed renews snapshots that are pinned, older than the head, or shared
+// with a fork.
+func TestEveryNeededSnapshotIsRenewed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.keep(t, 1)
+	b.running(t)
+	b.turn(t, "one", session.OutcomeCompleted)
+	pinned := b.snapshotted(t, "im-pinned").ID
+	_, err := b.BundlePin(b.ctx, pinned, true)
+	require.NoError(t, err)
+	f := b.fork(t, fork.Fork{BundleID: pinned})
+	old := b.snapshotted(t, "im-old").ID
+	g := b.fork(t, fork.Fork{BundleID: old})
+	b.snapshotted(t, "im-unneeded") // once the next one is proved
+	last := b.commit(t, "im-last")
+	require.NoError(t, b.BundleProve(b.ctx, last.ID))
+	b.sql(t, "UPDATE snapshots SET unneeded_at = NULL WHERE id = 'im-unneeded'") // its mark was missed
+	require.Equal(t, []string{"im-old", "im-pinned"}, b.renewable(t), "not those that only awake sessions use")
+
+	// The awake session keeps the originals, whose files stay.
+	require.NoError(t, b.SnapshotReplace(b.ctx, b.intent(t), "im-pinned", "im-pinned-2"))
+	f.requireSnapshot(t, "im-pinned-2", f.head(t))
+	b.requireSnapshot(t, "im-pinned", pinned)
+	require.Equal(t, []string{"im-old", "im-pinned-2"}, b.renewable(t))
+
+	b.transit(t, session.EventHibernate, "")
+	b.transit(t, session.EventSaved, "")
+	require.Equal(t, []string{"im-last", "im-old", "im-pinned", "im-pinned-2"}, b.renewable(t))
+	require.NoError(t, b.SnapshotReplace(b.ctx, b.intent(t), "im-pinned", "im-pinned-3"))
+	require.NoError(t, b.SnapshotReplace(b.ctx, b.intent(t), "im-last", "im-last-2"))
+	b.requireSnapshot(t, "im-pinned-3", pinned)
+	b.requireSnapshot(t, "im-last-2", last.ID)
+	require.Equal(t, 2, b.count(t, "snapshots WHERE kept_until > now() AND id IN ('im-pinned', 'im-last')"), "a restore may have begun with them")
+
+	// A fork that is restoring stays with the snapshot that both share.
+	g.transit(t, session.EventWake, "")
+	require.NoError(t, b.SnapshotReplace(b.ctx, b.intent(t), "im-old", "im-old-2"))
+	b.requireSnapshot(t, "im-old-2", old)
+	g.requireSnapshot(t, "im-old", g.head(t))
+	require.NotContains(t, b.renewable(t), "im-old")
+
+	// A pin outlasts its session.
+	b.transit(t, session.EventStop, "")
+	require.Equal(t, []string{"im-pinned-2", "im-pinned-3"}, b.renewable(t))
+	require.NoError(t, b.SnapshotReplace(b.ctx, b.intent(t), "im-pinned-3", "im-pinned-4"))
+	b.requireSnapshot(t, "im-pinned-4", pinned)
+	require.Equal(t, []string{"im-pinned-2", "im-pinned-4"}, b.renewable(t))
+	_, err = b.SnapshotsAudit(b.ctx, "", 100)
+	require.NoError(t, err)
+	condemned := b.condemned(t)
+	require.Contains(t, condemned, "im-pinned-3")
+	for _, id := range []string{"im-pinned-2", "im-pinned-4", "im-old"} {
+		require.NotContains(t, condemned, id)
+	}
+}
+
+// TestForkInProgressKeepsRenewedSnapshot replaces the snapshot of a fork that is being made.
+func TestForkInProgressKeepsRenewedSnapshot(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	saved := b.snapshotted(t, "im-1").ID
+	b.transit(t, session.EventHibernate, "")
+	b.transit(t, session.EventSaved, "")
+	finish := b.stoppedFork(t, fork.Fork{BundleID: saved}, "LOCK TABLE session_forks IN SHARE MODE")
+	intent := b.intent(t)
+	replaced := make(chan error, 1) // one send
+	go func() { replaced <- b.SnapshotReplace(b.ctx, intent, "im-1", "im-2") }()
+	require.Eventually(t, func() bool {
+		return b.count(t, "pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 2
+	}, waitLimit, 5*time.Millisecond)
+	require.NoError(t, finish())
+	require.NoError(t, <-replaced)
+	b.requireSnapshot(t, "im-2", saved)
+	items, _, err := b.SessionForks(b.ctx, b.id, 10, "")
+	require.NoError(t, err)
+	require.Len(t, items, 1)
+	b.requireSnapshot(t, "im-2", items[0].Head)
+}
+
+// TestSnapshotOfManyForksIsReplaced shares a snapshot among more sessions than one transaction
+// changes.
+func TestSnapshotOfManyForksIsReplaced(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	f := b.fork(t, fork.Fork{BundleID: b.snapshotted(t, "im-1").ID})
+	b.sql(t, `INSERT INTO sessions SELECT (jsonb_populate_record(s, jsonb_build_object('id', s.id || n, 'no', nextval('sessions_no_seq')))).*
+		FROM sessions s, generate_series(1, 1200) n WHERE s.id = $1`, f.id)
+	b.sql(t, `INSERT INTO bundles OVERRIDING USER VALUE SELECT (jsonb_populate_record(b, jsonb_build_object('id', b.id || n, 'session_id', b.session_id || n))).*
+		FROM bundles b, generate_series(1, 1200) n WHERE b.session_id = $1`, f.id)
+	require.NoError(t, b.SnapshotReplace(b.ctx, b.intent(t), "im-1", "im-2"))
+	require.Equal(t, 1201, b.count(t, "bundles WHERE snapshot_id = 'im-2'"))
+	require.Equal(t, 1, b.count(t, "bundles WHERE snapshot_id = 'im-1'"), "the session that is awake")
+	require.Zero(t, b.count(t, "snapshots WHERE kept_until IS NOT NULL"))
 }

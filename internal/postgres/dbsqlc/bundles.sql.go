@@ -834,21 +834,27 @@ func (q *Queries) SnapshotLock(ctx context.Context, db DBTX, id string) (Snapsho
 }
 
 const snapshotReplace = `-- name: SnapshotReplace :execrows
+WITH asleep AS (
+    SELECT s.id FROM sessions s
+    WHERE s.id IN (SELECT b.session_id FROM bundles b WHERE b.snapshot_id = $2) AND s.status IN ('hibernated', 'error', 'terminated')
+    LIMIT $3
+    FOR NO KEY UPDATE OF s SKIP LOCKED
+)
 UPDATE bundles b SET snapshot_id = $1
-WHERE b.session_id = $2 AND b.snapshot_id = $3
-  AND EXISTS (SELECT FROM sessions s JOIN bundles h ON h.id = s.head_bundle_id
-              WHERE s.id = $2 AND s.status IN ('hibernated', 'error') AND h.snapshot_id = $3)
+FROM asleep WHERE b.session_id = asleep.id AND b.snapshot_id = $2
 `
 
 type SnapshotReplaceParams struct {
-	NewID     string
-	SessionID string
-	OldID     string
+	NewID    string
+	OldID    string
+	MaxItems int32
 }
 
-// SnapshotReplace makes the bundles of a session restore from a copy of their snapshot.
+// SnapshotReplace makes the bundles of sessions restore from a copy of their snapshot, for at most
+// max_items sessions. It leaves out sessions that are awake or being changed: they may be restoring,
+// or saving with the snapshot.
 func (q *Queries) SnapshotReplace(ctx context.Context, db DBTX, arg *SnapshotReplaceParams) (int64, error) {
-	result, err := db.Exec(ctx, snapshotReplace, arg.NewID, arg.SessionID, arg.OldID)
+	result, err := db.Exec(ctx, snapshotReplace, arg.NewID, arg.OldID, arg.MaxItems)
 	if err != nil {
 		return 0, err
 	}
@@ -856,10 +862,12 @@ func (q *Queries) SnapshotReplace(ctx context.Context, db DBTX, arg *SnapshotRep
 }
 
 const snapshotReplaced = `-- name: SnapshotReplaced :exec
-UPDATE snapshots SET kept_until = now() + interval '1 day' WHERE id = $1
+UPDATE snapshots n SET kept_until = now() + interval '1 day'
+WHERE n.id = $1 AND NOT EXISTS (SELECT FROM bundles b WHERE b.snapshot_id = n.id)
 `
 
-// SnapshotReplaced keeps the original for a day: a restore may have begun with it.
+// SnapshotReplaced keeps the original for a day, because a restore may have begun with it, unless a
+// bundle still refers to it.
 func (q *Queries) SnapshotReplaced(ctx context.Context, db DBTX, id string) error {
 	_, err := db.Exec(ctx, snapshotReplaced, id)
 	return err
@@ -1024,17 +1032,17 @@ func (q *Queries) SnapshotsRelease(ctx context.Context, db DBTX, sessionID strin
 
 const snapshotsRenew = `-- name: SnapshotsRenew :many
 WITH due AS (
-    SELECT n.id, s.id AS session_id FROM snapshots n
-    JOIN bundles b ON b.snapshot_id = n.id
-    JOIN sessions s ON s.head_bundle_id = b.id
+    SELECT n.id FROM snapshots n
     WHERE n.expires_at < clock_timestamp() + make_interval(secs => $1) AND n.unneeded_at IS NULL AND n.deleted_at IS NULL AND n.renew_after <= now()
-      AND s.status IN ('hibernated', 'error')
+      AND EXISTS (SELECT FROM bundles b JOIN sessions s ON s.id = b.session_id
+                  WHERE b.snapshot_id = n.id AND (s.status IN ('hibernated', 'error') OR s.status = 'terminated' AND b.pinned_at IS NOT NULL))
+      AND (SELECT u.needed FROM snapshot_uses u WHERE u.id = n.id)
     ORDER BY n.expires_at LIMIT $2
     FOR UPDATE OF n SKIP LOCKED
 )
 UPDATE snapshots n SET renew_after = now() + interval '1 hour'
 FROM due WHERE n.id = due.id
-RETURNING n.id, due.session_id, n.generation
+RETURNING n.id, coalesce(n.session_id, (SELECT min(b.session_id) FROM bundles b WHERE b.snapshot_id = n.id), '')::text AS session_id, n.generation
 `
 
 type SnapshotsRenewParams struct {
@@ -1048,8 +1056,9 @@ type SnapshotsRenewRow struct {
 	Generation int64
 }
 
-// SnapshotsRenew takes snapshots that sleeping sessions restore from and that expire soon, and
-// reserves them for the caller for an hour.
+// SnapshotsRenew takes needed snapshots that expire soon, and reserves them for the caller for an
+// hour. A copy can replace a snapshot only in sessions that sleep, or in pinned bundles of
+// terminated ones (SnapshotReplace).
 func (q *Queries) SnapshotsRenew(ctx context.Context, db DBTX, arg *SnapshotsRenewParams) ([]SnapshotsRenewRow, error) {
 	rows, err := db.Query(ctx, snapshotsRenew, arg.Seconds, arg.MaxItems)
 	if err != nil {

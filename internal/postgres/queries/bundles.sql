@@ -73,31 +73,40 @@ UPDATE snapshots SET deleted_at = coalesce(deleted_at, now()), condemned_at = co
 WHERE id = ANY(@ids::text[]);
 
 -- name: SnapshotsRenew :many
--- SnapshotsRenew takes snapshots that sleeping sessions restore from and that expire soon, and
--- reserves them for the caller for an hour.
+-- SnapshotsRenew takes needed snapshots that expire soon, and reserves them for the caller for an
+-- hour. A copy can replace a snapshot only in sessions that sleep, or in pinned bundles of
+-- terminated ones (SnapshotReplace).
 WITH due AS (
-    SELECT n.id, s.id AS session_id FROM snapshots n
-    JOIN bundles b ON b.snapshot_id = n.id
-    JOIN sessions s ON s.head_bundle_id = b.id
+    SELECT n.id FROM snapshots n
     WHERE n.expires_at < clock_timestamp() + make_interval(secs => @seconds) AND n.unneeded_at IS NULL AND n.deleted_at IS NULL AND n.renew_after <= now()
-      AND s.status IN ('hibernated', 'error')
+      AND EXISTS (SELECT FROM bundles b JOIN sessions s ON s.id = b.session_id
+                  WHERE b.snapshot_id = n.id AND (s.status IN ('hibernated', 'error') OR s.status = 'terminated' AND b.pinned_at IS NOT NULL))
+      AND (SELECT u.needed FROM snapshot_uses u WHERE u.id = n.id)
     ORDER BY n.expires_at LIMIT @max_items
     FOR UPDATE OF n SKIP LOCKED
 )
 UPDATE snapshots n SET renew_after = now() + interval '1 hour'
 FROM due WHERE n.id = due.id
-RETURNING n.id, due.session_id, n.generation;
+RETURNING n.id, coalesce(n.session_id, (SELECT min(b.session_id) FROM bundles b WHERE b.snapshot_id = n.id), '')::text AS session_id, n.generation;
 
 -- name: SnapshotReplace :execrows
--- SnapshotReplace makes the bundles of a session restore from a copy of their snapshot.
+-- SnapshotReplace makes the bundles of sessions restore from a copy of their snapshot, for at most
+-- max_items sessions. It leaves out sessions that are awake or being changed: they may be restoring,
+-- or saving with the snapshot.
+WITH asleep AS (
+    SELECT s.id FROM sessions s
+    WHERE s.id IN (SELECT b.session_id FROM bundles b WHERE b.snapshot_id = @old_id) AND s.status IN ('hibernated', 'error', 'terminated')
+    LIMIT @max_items
+    FOR NO KEY UPDATE OF s SKIP LOCKED
+)
 UPDATE bundles b SET snapshot_id = @new_id
-WHERE b.session_id = @session_id AND b.snapshot_id = @old_id
-  AND EXISTS (SELECT FROM sessions s JOIN bundles h ON h.id = s.head_bundle_id
-              WHERE s.id = @session_id AND s.status IN ('hibernated', 'error') AND h.snapshot_id = @old_id);
+FROM asleep WHERE b.session_id = asleep.id AND b.snapshot_id = @old_id;
 
 -- name: SnapshotReplaced :exec
--- SnapshotReplaced keeps the original for a day: a restore may have begun with it.
-UPDATE snapshots SET kept_until = now() + interval '1 day' WHERE id = @id;
+-- SnapshotReplaced keeps the original for a day, because a restore may have begun with it, unless a
+-- bundle still refers to it.
+UPDATE snapshots n SET kept_until = now() + interval '1 day'
+WHERE n.id = @id AND NOT EXISTS (SELECT FROM bundles b WHERE b.snapshot_id = n.id);
 
 -- name: SnapshotUnneeded :exec
 UPDATE snapshots SET unneeded_at = now() WHERE id = @id;
