@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/backlog"
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/listing"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
@@ -197,4 +198,38 @@ func TestPlansOfReadsAndAppendsScanNoTable(t *testing.T) {
 		}
 	}
 	require.Equal(t, 1, logs, "the log is read by position: %v", plans)
+}
+
+// TestUsesOfSnapshotsAreFoundByIndex: every bundle that is committed asks which snapshots its session
+// still needs.
+func TestUsesOfSnapshotsAreFoundByIndex(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	b.commit(t, "im-1")
+	for _, rows := range []string{
+		"sessions SELECT (jsonb_populate_record(s, jsonb_build_object('id', s.id || n, 'no', nextval('sessions_no_seq')))).* FROM sessions s",
+		"snapshots SELECT (jsonb_populate_record(s, jsonb_build_object('id', s.id || n, 'session_id', s.session_id || n))).* FROM snapshots s",
+		"bundles OVERRIDING USER VALUE SELECT (jsonb_populate_record(s, jsonb_build_object('id', s.id || n, 'session_id', s.session_id || n, 'snapshot_id', s.snapshot_id || n))).* FROM bundles s",
+	} {
+		b.sql(t, "INSERT INTO "+rows+", generate_series(1, 2000) n")
+	}
+	b.sql(t, "ANALYZE")
+	db, err := postgres.Open(b.ctx, b.url, postgres.Options{MaxConns: 1})
+	require.NoError(t, err)
+	defer db.Close()
+	require.NoError(t, db.BundleCommit(b.ctx, bundle.Bundle{ID: session.NewID(session.BundlePrefix), SessionID: b.id, Generation: 1, SnapshotID: "im-1"}))
+	plans, err := postgres.ExplainPrepared(b.ctx, db)
+	require.NoError(t, err)
+	uses := 0
+	for _, plan := range plans {
+		if !strings.HasPrefix(plan, "Update on snapshots n") || !strings.Contains(plan, "snapshots_of_session") {
+			continue
+		}
+		uses++
+		require.Contains(t, plan, "Index Scan using bundles_snapshot")
+		require.NotContains(t, plan, "Seq Scan")
+		require.NotContains(t, plan, "Hash Join")
+	}
+	require.Equal(t, 1, uses, "%v", plans)
 }

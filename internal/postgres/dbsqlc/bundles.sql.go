@@ -416,7 +416,7 @@ func (q *Queries) BundleViews(ctx context.Context, db DBTX, arg *BundleViewsPara
 
 const bundlesForget = `-- name: BundlesForget :exec
 DELETE FROM bundles b
-WHERE b.session_id IN (SELECT x.session_id FROM bundles x WHERE x.snapshot_id = ANY($1::text[]))
+WHERE b.session_id IN (SELECT x.session_id FROM bundles x WHERE x.snapshot_id = ANY($1::text[]) AND x.snapshot_id <> '')
   AND EXISTS (SELECT FROM snapshots d WHERE d.id = b.snapshot_id AND d.deleted_at IS NOT NULL) AND b.pinned_at IS NULL AND NOT b.base
   AND NOT EXISTS (SELECT FROM sessions s WHERE s.head_bundle_id = b.id)
   AND (b.checkpoint OR EXISTS (SELECT FROM bundles n WHERE n.session_id = b.session_id AND n.no > b.no AND NOT n.checkpoint AND n.generation >= b.generation))
@@ -836,12 +836,12 @@ func (q *Queries) SnapshotLock(ctx context.Context, db DBTX, id string) (Snapsho
 const snapshotReplace = `-- name: SnapshotReplace :execrows
 WITH asleep AS (
     SELECT s.id FROM sessions s
-    WHERE s.id IN (SELECT b.session_id FROM bundles b WHERE b.snapshot_id = $2) AND s.status IN ('hibernated', 'error', 'terminated')
+    WHERE s.id IN (SELECT b.session_id FROM bundles b WHERE b.snapshot_id = $2 AND b.snapshot_id <> '') AND s.status IN ('hibernated', 'error', 'terminated')
     LIMIT $3
     FOR NO KEY UPDATE OF s SKIP LOCKED
 )
 UPDATE bundles b SET snapshot_id = $1
-FROM asleep WHERE b.session_id = asleep.id AND b.snapshot_id = $2
+FROM asleep WHERE b.session_id = asleep.id AND b.snapshot_id = $2 AND b.snapshot_id <> ''
 `
 
 type SnapshotReplaceParams struct {
@@ -863,7 +863,7 @@ func (q *Queries) SnapshotReplace(ctx context.Context, db DBTX, arg *SnapshotRep
 
 const snapshotReplaced = `-- name: SnapshotReplaced :exec
 UPDATE snapshots n SET kept_until = now() + interval '1 day'
-WHERE n.id = $1 AND NOT EXISTS (SELECT FROM bundles b WHERE b.snapshot_id = n.id)
+WHERE n.id = $1 AND NOT EXISTS (SELECT FROM bundles b WHERE b.snapshot_id = n.id AND b.snapshot_id <> '')
 `
 
 // SnapshotReplaced keeps the original for a day, because a restore may have begun with it, unless a
@@ -884,8 +884,8 @@ func (q *Queries) SnapshotUnneeded(ctx context.Context, db DBTX, id string) erro
 
 const snapshotsAge = `-- name: SnapshotsAge :exec
 UPDATE snapshots n SET
-    bundled = EXISTS (SELECT FROM bundles b WHERE b.snapshot_id = n.id),
-    unneeded_at = CASE WHEN NOT EXISTS (SELECT FROM bundles b WHERE b.snapshot_id = n.id) THEN now() END
+    bundled = EXISTS (SELECT FROM bundles b WHERE b.snapshot_id = n.id AND b.snapshot_id <> ''),
+    unneeded_at = CASE WHEN NOT EXISTS (SELECT FROM bundles b WHERE b.snapshot_id = n.id AND b.snapshot_id <> '') THEN now() END
 WHERE NOT n.bundled AND n.unneeded_at IS NULL AND n.deleted_at IS NULL AND n.created_at < clock_timestamp() - make_interval(secs => $1)
 `
 
@@ -1035,14 +1035,14 @@ WITH due AS (
     SELECT n.id FROM snapshots n
     WHERE n.expires_at < clock_timestamp() + make_interval(secs => $1) AND n.unneeded_at IS NULL AND n.deleted_at IS NULL AND n.renew_after <= now()
       AND EXISTS (SELECT FROM bundles b JOIN sessions s ON s.id = b.session_id
-                  WHERE b.snapshot_id = n.id AND (s.status IN ('hibernated', 'error') OR s.status = 'terminated' AND b.pinned_at IS NOT NULL))
+                  WHERE b.snapshot_id = n.id AND b.snapshot_id <> '' AND (s.status IN ('hibernated', 'error') OR s.status = 'terminated' AND b.pinned_at IS NOT NULL))
       AND (SELECT u.needed FROM snapshot_uses u WHERE u.id = n.id)
     ORDER BY n.expires_at LIMIT $2
     FOR UPDATE OF n SKIP LOCKED
 )
 UPDATE snapshots n SET renew_after = now() + interval '1 hour'
 FROM due WHERE n.id = due.id
-RETURNING n.id, coalesce(n.session_id, (SELECT min(b.session_id) FROM bundles b WHERE b.snapshot_id = n.id), '')::text AS session_id, n.generation
+RETURNING n.id, coalesce(n.session_id, (SELECT min(b.session_id) FROM bundles b WHERE b.snapshot_id = n.id AND b.snapshot_id <> ''), '')::text AS session_id, n.generation
 `
 
 type SnapshotsRenewParams struct {

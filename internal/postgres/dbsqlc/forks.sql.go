@@ -490,11 +490,11 @@ func (q *Queries) PurgeTryLock(ctx context.Context, db DBTX, arg *PurgeTryLockPa
 const snapshotsHandOver = `-- name: SnapshotsHandOver :exec
 UPDATE snapshots n SET session_id = (
     SELECT min(b.session_id) FROM bundles b JOIN sessions o ON o.id = b.session_id
-    WHERE b.snapshot_id = n.id AND b.session_id <> $1::text AND (o.status <> 'terminated' OR b.pinned_at IS NOT NULL)
+    WHERE b.snapshot_id = n.id AND b.snapshot_id <> '' AND b.session_id <> $1::text AND (o.status <> 'terminated' OR b.pinned_at IS NOT NULL)
       AND NOT EXISTS (SELECT FROM purges p WHERE p.session_id = o.id))
 WHERE n.session_id = $1::text AND n.deleted_at IS NULL AND n.condemned_at IS NULL AND EXISTS (
     SELECT FROM bundles b JOIN sessions o ON o.id = b.session_id
-    WHERE b.snapshot_id = n.id AND b.session_id <> $1::text AND (o.status <> 'terminated' OR b.pinned_at IS NOT NULL)
+    WHERE b.snapshot_id = n.id AND b.snapshot_id <> '' AND b.session_id <> $1::text AND (o.status <> 'terminated' OR b.pinned_at IS NOT NULL)
       AND NOT EXISTS (SELECT FROM purges p WHERE p.session_id = o.id))
 `
 

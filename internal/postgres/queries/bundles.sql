@@ -27,8 +27,8 @@ WHERE n.session_id = @session_id::text AND n.deleted_at IS NULL AND n.unneeded_a
 -- SnapshotsAge marks snapshots for which no bundle was committed in time. A snapshot whose bundle
 -- was committed by an older release is marked as bundled instead.
 UPDATE snapshots n SET
-    bundled = EXISTS (SELECT FROM bundles b WHERE b.snapshot_id = n.id),
-    unneeded_at = CASE WHEN NOT EXISTS (SELECT FROM bundles b WHERE b.snapshot_id = n.id) THEN now() END
+    bundled = EXISTS (SELECT FROM bundles b WHERE b.snapshot_id = n.id AND b.snapshot_id <> ''),
+    unneeded_at = CASE WHEN NOT EXISTS (SELECT FROM bundles b WHERE b.snapshot_id = n.id AND b.snapshot_id <> '') THEN now() END
 WHERE NOT n.bundled AND n.unneeded_at IS NULL AND n.deleted_at IS NULL AND n.created_at < clock_timestamp() - make_interval(secs => @seconds);
 
 -- name: SnapshotsAudit :many
@@ -80,14 +80,14 @@ WITH due AS (
     SELECT n.id FROM snapshots n
     WHERE n.expires_at < clock_timestamp() + make_interval(secs => @seconds) AND n.unneeded_at IS NULL AND n.deleted_at IS NULL AND n.renew_after <= now()
       AND EXISTS (SELECT FROM bundles b JOIN sessions s ON s.id = b.session_id
-                  WHERE b.snapshot_id = n.id AND (s.status IN ('hibernated', 'error') OR s.status = 'terminated' AND b.pinned_at IS NOT NULL))
+                  WHERE b.snapshot_id = n.id AND b.snapshot_id <> '' AND (s.status IN ('hibernated', 'error') OR s.status = 'terminated' AND b.pinned_at IS NOT NULL))
       AND (SELECT u.needed FROM snapshot_uses u WHERE u.id = n.id)
     ORDER BY n.expires_at LIMIT @max_items
     FOR UPDATE OF n SKIP LOCKED
 )
 UPDATE snapshots n SET renew_after = now() + interval '1 hour'
 FROM due WHERE n.id = due.id
-RETURNING n.id, coalesce(n.session_id, (SELECT min(b.session_id) FROM bundles b WHERE b.snapshot_id = n.id), '')::text AS session_id, n.generation;
+RETURNING n.id, coalesce(n.session_id, (SELECT min(b.session_id) FROM bundles b WHERE b.snapshot_id = n.id AND b.snapshot_id <> ''), '')::text AS session_id, n.generation;
 
 -- name: SnapshotReplace :execrows
 -- SnapshotReplace makes the bundles of sessions restore from a copy of their snapshot, for at most
@@ -95,18 +95,18 @@ RETURNING n.id, coalesce(n.session_id, (SELECT min(b.session_id) FROM bundles b 
 -- or saving with the snapshot.
 WITH asleep AS (
     SELECT s.id FROM sessions s
-    WHERE s.id IN (SELECT b.session_id FROM bundles b WHERE b.snapshot_id = @old_id) AND s.status IN ('hibernated', 'error', 'terminated')
+    WHERE s.id IN (SELECT b.session_id FROM bundles b WHERE b.snapshot_id = @old_id AND b.snapshot_id <> '') AND s.status IN ('hibernated', 'error', 'terminated')
     LIMIT @max_items
     FOR NO KEY UPDATE OF s SKIP LOCKED
 )
 UPDATE bundles b SET snapshot_id = @new_id
-FROM asleep WHERE b.session_id = asleep.id AND b.snapshot_id = @old_id;
+FROM asleep WHERE b.session_id = asleep.id AND b.snapshot_id = @old_id AND b.snapshot_id <> '';
 
 -- name: SnapshotReplaced :exec
 -- SnapshotReplaced keeps the original for a day, because a restore may have begun with it, unless a
 -- bundle still refers to it.
 UPDATE snapshots n SET kept_until = now() + interval '1 day'
-WHERE n.id = @id AND NOT EXISTS (SELECT FROM bundles b WHERE b.snapshot_id = n.id);
+WHERE n.id = @id AND NOT EXISTS (SELECT FROM bundles b WHERE b.snapshot_id = n.id AND b.snapshot_id <> '');
 
 -- name: SnapshotUnneeded :exec
 UPDATE snapshots SET unneeded_at = now() WHERE id = @id;
@@ -278,7 +278,7 @@ WHERE s.id = ANY(@session_ids::text[]) AND s.head_bundle_id IS NOT NULL;
 -- newest bundle with which a sandbox ended, because that records which generations are saved; a
 -- checkpoint does not.
 DELETE FROM bundles b
-WHERE b.session_id IN (SELECT x.session_id FROM bundles x WHERE x.snapshot_id = ANY(@ids::text[]))
+WHERE b.session_id IN (SELECT x.session_id FROM bundles x WHERE x.snapshot_id = ANY(@ids::text[]) AND x.snapshot_id <> '')
   AND EXISTS (SELECT FROM snapshots d WHERE d.id = b.snapshot_id AND d.deleted_at IS NOT NULL) AND b.pinned_at IS NULL AND NOT b.base
   AND NOT EXISTS (SELECT FROM sessions s WHERE s.head_bundle_id = b.id)
   AND (b.checkpoint OR EXISTS (SELECT FROM bundles n WHERE n.session_id = b.session_id AND n.no > b.no AND NOT n.checkpoint AND n.generation >= b.generation));
