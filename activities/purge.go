@@ -197,8 +197,9 @@ func (p *Purger) erase(ctx context.Context, id string) (erased bool, err error) 
 	sandboxes := p.endSandboxes(ctx, id)
 	content := ignoreNoSession(p.store.PurgeContent(ctx, id))
 	images, imagesErr := p.deleteImagesOf(ctx, id)
+	helpers := p.endHelpers(ctx, id)
 	found, workflowErr := p.workflows.Erase(ctx, id)
-	if err := errors.Join(sandboxes, content, imagesErr, workflowErr); err != nil || images > 0 || found {
+	if err := errors.Join(sandboxes, content, imagesErr, helpers, workflowErr); err != nil || images > 0 || found {
 		return false, err
 	}
 	return true, p.store.PurgeSession(ctx, id)
@@ -212,6 +213,21 @@ func (p *Purger) endSandboxes(ctx context.Context, id string) error {
 	var failed error
 	for _, row := range rows {
 		failed = errors.Join(failed, p.end(ctx, row, "the session is purged"))
+	}
+	return failed
+}
+
+// endHelpers terminates the sandboxes in which images of the session are read or copied. They have no rows: if
+// their worker was killed, they would keep the files until they end by themselves.
+func (p *Purger) endHelpers(ctx context.Context, id string) error {
+	var failed error
+	for s, err := range p.Sandbox.ListOf(ctx, id) {
+		if err != nil {
+			return errors.Join(failed, err)
+		}
+		if s.Role != "" {
+			failed = errors.Join(failed, p.Sandbox.Open(s.ID).Terminate(ctx))
+		}
 	}
 	return failed
 }

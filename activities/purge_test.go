@@ -14,6 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/fork"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/purge"
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -68,4 +69,38 @@ func TestPurgeStaysWithItsWorker(t *testing.T) {
 	require.Empty(t, store.taken, "another worker takes it")
 	_, err = b.db.SessionGet(b.ctx, b.id)
 	require.Equal(t, failure.NoSession, failure.CodeOf(err))
+}
+
+// TestPurgeEndsSandboxThatReadsImage checks that a sandbox without a row, whose worker may have been killed, does not
+// keep the files of a purged session.
+func TestPurgeEndsSandboxThatReadsImage(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	saved := b.hibernate(t)
+	reading, read := make(chan string, 1), make(chan error, 1)
+	ctx, cancel := context.WithCancel(b.ctx)
+	defer cancel()
+	go func() {
+		read <- b.provider.ReadImage(ctx, b.head(t).SnapshotID, b.id, 1, func(ctx context.Context, sb *sandbox.Sandbox) error {
+			reading <- sb.ID()
+			<-ctx.Done()
+			return ctx.Err()
+		})
+	}()
+	require.NotEmpty(t, saved.BundleID)
+	reader := <-reading
+	require.True(t, b.running(t, reader))
+	b.transit(t, session.EventStop)
+	_, err := b.db.PurgeRequest(b.ctx, b.id, fork.Detach)
+	require.NoError(t, err)
+	purger := activities.NewPurger(b.control, b.db, noWorkflows{}, activities.Retention{})
+	require.Eventually(t, func() bool {
+		b.due(t)
+		require.NoError(t, purger.Pass(b.ctx))
+		_, err := b.db.SessionGet(b.ctx, b.id)
+		return failure.CodeOf(err) == failure.NoSession
+	}, waitLimit, time.Millisecond)
+	require.False(t, b.running(t, reader))
+	cancel()
+	require.Error(t, <-read)
 }

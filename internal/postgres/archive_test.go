@@ -208,3 +208,36 @@ func TestPurgeDeletesUnneededArchives(t *testing.T) {
 	require.Zero(t, b.count(t, "archives"))
 	require.Zero(t, b.count(t, "archive_parts"))
 }
+
+// TestPurgeEndsArchiveInProgress purges a session between two parts of its archive.
+func TestPurgeEndsArchiveInProgress(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	b.turn(t, "one", session.OutcomeCompleted)
+	v := b.snapshotted(t, "im-1")
+	_, err := b.ArchiveRequest(b.ctx, v.ID)
+	require.NoError(t, err)
+	work := b.taken(t)
+	b.transit(t, session.EventStop, session.ReasonRequested)
+	_, err = b.PurgeRequest(b.ctx, b.id, fork.Detach)
+	require.NoError(t, err)
+	purge := readerFunc(func([]byte) (int, error) {
+		require.Equal(t, 2, b.count(t, "archive_parts"))
+		require.NoError(t, b.PurgeContent(b.ctx, b.id))
+		return 0, io.EOF
+	})
+	require.Error(t, b.ArchiveWrite(b.ctx, work.ID, work.Attempt, io.MultiReader(bytes.NewReader(noise(t)[:2<<20]), purge, bytes.NewReader(noise(t)))))
+	require.Zero(t, b.count(t, "archives"))
+	require.Zero(t, b.count(t, "archive_parts"))
+
+	_, err = b.ArchiveRequest(b.ctx, v.ID) // the bundle is deleted once its images are
+	require.NoError(t, err)
+	due, err := b.ArchivesTake(b.ctx, 10)
+	require.NoError(t, err)
+	require.Empty(t, due)
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

@@ -186,6 +186,9 @@ func (db *DB) PurgeContent(ctx context.Context, sessionID string) error {
 	if err := db.eventsDelete(ctx, no, last); err != nil {
 		return fault(doing, err)
 	}
+	if err := db.q.PurgeArchives(ctx, db.pool, sessionID); err != nil {
+		return fault(doing, err)
+	}
 	return fault(doing, db.purgeRows(ctx, purgeContent, sessionID, no))
 }
 
@@ -262,7 +265,10 @@ func (db *DB) PurgeSession(ctx context.Context, sessionID string) error {
 	if err := db.q.SessionHeadClear(ctx, db.pool, sessionID); err != nil {
 		return fault(doing, err)
 	}
-	// Rows added after PurgeContent, such as a new title of the terminated session.
+	// Rows added after PurgeContent, such as a new title of the terminated session, or a requested archive.
+	if err := db.q.PurgeArchives(ctx, db.pool, sessionID); err != nil {
+		return fault(doing, err)
+	}
 	if err := db.purgeRows(ctx, append(purgeContent[:len(purgeContent):len(purgeContent)], purgeRecords...), sessionID, no); err != nil {
 		return fault(doing, err)
 	}

@@ -180,7 +180,7 @@ type Listing struct {
 	ID         string
 	Name       string
 	Tags       map[string]string
-	Session    string // empty for a sandbox with another role
+	Session    string // empty for a builder
 	Generation int64
 	Role       string // empty for the sandbox of a session, RoleBuilder, …
 }
@@ -188,8 +188,17 @@ type Listing struct {
 // List yields the running sandboxes of this installation. It fetches one page of the provider at a
 // time. An error is the last value that it yields.
 func (p *Provider) List(ctx context.Context) iter.Seq2[Listing, error] {
+	return p.list(ctx, map[string]string{TagInstallation: p.installation})
+}
+
+// ListOf is List for the sandboxes of one session, of any role.
+func (p *Provider) ListOf(ctx context.Context, session string) iter.Seq2[Listing, error] {
+	return p.list(ctx, map[string]string{TagInstallation: p.installation, TagSession: session})
+}
+
+func (p *Provider) list(ctx context.Context, tags map[string]string) iter.Seq2[Listing, error] {
 	return func(yield func(Listing, error) bool) {
-		for f, err := range p.drv.List(ctx, map[string]string{TagInstallation: p.installation}) {
+		for f, err := range p.drv.List(ctx, tags) {
 			if err != nil {
 				yield(Listing{}, fault(ctx, "list", "", err))
 				return

@@ -320,6 +320,7 @@ func (q *Queries) ArchivesCollect(ctx context.Context, db DBTX) (int64, error) {
 const archivesTake = `-- name: ArchivesTake :many
 WITH due AS (
     SELECT d.id FROM archives d WHERE d.state = 'pending' AND d.next_at <= clock_timestamp()
+      AND NOT EXISTS (SELECT FROM bundles b JOIN purges p ON p.session_id = b.session_id WHERE b.id = d.bundle_id)
     ORDER BY d.next_at LIMIT $2
     FOR UPDATE SKIP LOCKED
 )
@@ -340,7 +341,7 @@ type ArchivesTakeRow struct {
 	Tries    int64
 }
 
-// ArchivesTake leases each archive that must be made to one worker.
+// ArchivesTake leases each archive that must be made to one worker, except those of sessions that are being purged.
 func (q *Queries) ArchivesTake(ctx context.Context, db DBTX, arg *ArchivesTakeParams) ([]ArchivesTakeRow, error) {
 	rows, err := db.Query(ctx, archivesTake, arg.Seconds, arg.MaxItems)
 	if err != nil {
@@ -481,4 +482,15 @@ func (q *Queries) ImportSessionInsert(ctx context.Context, db DBTX, arg *ImportS
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const purgeArchives = `-- name: PurgeArchives :exec
+DELETE FROM archives a USING bundles b WHERE b.session_id = $1 AND a.bundle_id = b.id
+`
+
+// PurgeArchives deletes the archives of a session's bundles. It waits for an attempt that is storing a
+// part, which ArchivesCollect would skip; the attempt can then store no other.
+func (q *Queries) PurgeArchives(ctx context.Context, db DBTX, sessionID string) error {
+	_, err := db.Exec(ctx, purgeArchives, sessionID)
+	return err
 }

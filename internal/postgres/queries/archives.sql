@@ -16,9 +16,10 @@ SELECT * FROM archives WHERE bundle_id = @bundle_id::text;
 SELECT * FROM archives WHERE id = @id;
 
 -- name: ArchivesTake :many
--- ArchivesTake leases each archive that must be made to one worker.
+-- ArchivesTake leases each archive that must be made to one worker, except those of sessions that are being purged.
 WITH due AS (
     SELECT d.id FROM archives d WHERE d.state = 'pending' AND d.next_at <= clock_timestamp()
+      AND NOT EXISTS (SELECT FROM bundles b JOIN purges p ON p.session_id = b.session_id WHERE b.id = d.bundle_id)
     ORDER BY d.next_at LIMIT @max_items
     FOR UPDATE SKIP LOCKED
 )
@@ -61,6 +62,11 @@ DELETE FROM archives a WHERE a.id = ANY(ARRAY(
     WHERE CASE WHEN c.bundle_id = '' THEN NOT EXISTS (SELECT FROM bundles b WHERE b.archive_id = c.id)
         ELSE c.expires_at < clock_timestamp() OR NOT EXISTS (SELECT FROM bundles b WHERE b.id = c.bundle_id) END
     LIMIT 100 FOR UPDATE SKIP LOCKED));
+
+-- name: PurgeArchives :exec
+-- PurgeArchives deletes the archives of a session's bundles. It waits for an attempt that is storing a
+-- part, which ArchivesCollect would skip; the attempt can then store no other.
+DELETE FROM archives a USING bundles b WHERE b.session_id = @session_id AND a.bundle_id = b.id;
 
 -- name: ArchivePartsAfter :many
 SELECT archive_id, attempt, n, data FROM archive_parts
