@@ -19,9 +19,9 @@ import (
 
 // revertStore removes what followed a prompt.
 type revertStore interface {
+	idleStore
 	WorkflowCheck(ctx context.Context, sessionID string) error
 	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
-	RunOpen(ctx context.Context, sessionID string) (string, error)
 	// RunsFrom returns the runs of a prompt and of all later ones, oldest first.
 	RunsFrom(ctx context.Context, sessionID, promptID string) ([]string, error)
 	// SessionRevert replaces the stored transcripts and removes the blocks of the given and all
@@ -70,7 +70,7 @@ func (g *reverts) RevertSession(ctx context.Context, in RevertRequest) error {
 		return lostOr(ctx, sb, err)
 	}
 	// The requesting workflow may have been terminated by hand since, and its successor may run a
-	// turn; or this attempt is late, and the session has gone on after another one.
+	// turn; or this attempt is late, and the session has continued after another one.
 	if err := checkIdle(ctx, g.store, in.SessionID); err != nil {
 		return err
 	}

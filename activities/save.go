@@ -19,8 +19,8 @@ import (
 
 // bundleStore stores bundles and their snapshots.
 type bundleStore interface {
+	idleStore
 	WorkflowCheck(ctx context.Context, sessionID string) error
-	RunOpen(ctx context.Context, sessionID string) (string, error)
 	// SandboxUnsaved returns the newest sandbox, ended or not, with work that the session's newest
 	// bundle does not cover; false if no sandbox has such work.
 	SandboxUnsaved(ctx context.Context, sessionID string) (session.UnsavedSandbox, bool, error)
@@ -221,10 +221,13 @@ func (g *bundles) checkSealable(ctx context.Context, in SaveRequest) error {
 	return checkIdle(ctx, g.store, in.SessionID)
 }
 
-// checkIdle returns Fenced during a run.
-func checkIdle(ctx context.Context, store interface {
+type idleStore interface {
+	// RunOpen returns the id of the session's open run, or "".
 	RunOpen(ctx context.Context, sessionID string) (string, error)
-}, sessionID string) error {
+}
+
+// checkIdle returns Fenced during a run.
+func checkIdle(ctx context.Context, store idleStore, sessionID string) error {
 	open, err := store.RunOpen(ctx, sessionID)
 	if err == nil && open != "" {
 		return final(Fenced, fmt.Errorf("run %s is in progress", open))

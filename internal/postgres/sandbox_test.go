@@ -37,7 +37,7 @@ func TestRepeatedTransitionEndsNoLaterSandbox(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, rows, 1)
 	require.EqualValues(t, 2, rows[0].Generation)
-	require.EqualValues(t, saved.No+2, rows[0].Transition)
+	require.Equal(t, saved.No+2, rows[0].Transition)
 }
 
 func TestOnlyHealthChangesAreWritten(t *testing.T) {
