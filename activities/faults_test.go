@@ -357,6 +357,14 @@ func (s *steps) RunOpen(ctx context.Context, sessionID string) (runID string, er
 	return runID, err
 }
 
+func (s *steps) RunWorking(ctx context.Context, sessionID string) (runID string, err error) {
+	err = s.take(stepIdle, nil, func() error {
+		runID, err = s.Store.RunWorking(ctx, sessionID)
+		return err
+	})
+	return runID, err
+}
+
 func (s *steps) SnapshotMade(ctx context.Context, intent image.Intent, snapshotID string) error {
 	return s.take(stepSnapshot, nil, func() error { return s.Store.SnapshotMade(ctx, intent, snapshotID) })
 }

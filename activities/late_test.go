@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -88,6 +89,39 @@ func TestLateSaveLeavesLaterSandbox(t *testing.T) {
 			b.requireInUse(t, later)
 		})
 	}
+}
+
+// TestLateSaveLeavesSandboxInUseAgain has another attempt fail, after which the session works in the same sandbox again.
+func TestLateSaveLeavesSandboxInUseAgain(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	ready := b.create(t)
+	b.transit(t, session.EventReady)
+	b.transit(t, session.EventHibernate)
+	save := func() (activities.Saved, error) {
+		return do(b, attempt{}, b.control.SaveBundle, activities.SaveRequest{
+			SessionID: b.id, Generation: ready.Generation, SandboxID: ready.SandboxID, BundleID: session.NewID(session.BundlePrefix), Release: "hibernated",
+			Then: &session.Transition{
+				SessionID: b.id, No: 3, From: session.Hibernating, To: session.Hibernated, Event: session.EventSaved,
+				Reason: session.ReasonRequested, Generation: ready.Generation,
+			},
+		})
+	}
+	b.duringOnce(stepSnapshot, true, func() {
+		b.transit(t, session.EventFail)
+		b.transit(t, session.EventRecover)
+		b.transit(t, session.EventReady)
+	})
+	_, err := save()
+	require.NoError(t, err)
+	b.requireInUse(t, ready)
+	_, err = save()
+	require.NoError(t, err, "this generation is saved")
+	b.requireInUse(t, ready)
+	b.sql(t, "UPDATE sessions SET head_bundle_id = NULL")
+	_, err = save()
+	require.Equal(t, activities.Fenced, activities.TypeOf(err), "%v", err)
+	b.requireInUse(t, ready)
 }
 
 func TestLateTerminationLeavesLaterSandbox(t *testing.T) {
@@ -197,4 +231,37 @@ func TestLateRevertLeavesLaterTurn(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, conversation.Threads[0].Blocks, 2, "the second prompt and its answer")
 	require.Contains(t, b.say(t, ready, "recall"), "2 prompts")
+}
+
+// TestCheckpointDuringParkedRun checks that a checkpoint is made although the run that waits for an answer is open.
+func TestCheckpointDuringParkedRun(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	in := b.claim(t, ready, "ask: Which colour? | Red | Blue")
+	in.ParkAfter = time.Millisecond
+	result, err := b.turn(in)
+	require.NoError(t, err)
+	require.NotNil(t, result.Parked)
+	request := b.saveRequest(ready)
+	request.Checkpoint = true
+	saved, err := do(b, attempt{}, b.control.SaveBundle, request)
+	require.NoError(t, err)
+	require.True(t, saved.Verified)
+}
+
+// TestCheckpointIsReportedThoughItsSandboxHasEnded repeats a checkpoint whose answer was lost.
+func TestCheckpointIsReportedThoughItsSandboxHasEnded(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	b.say(t, ready, "something to keep")
+	request := b.saveRequest(ready)
+	request.Checkpoint = true
+	saved, err := do(b, attempt{}, b.control.SaveBundle, request)
+	require.NoError(t, err)
+	b.terminate(t, ready)
+	again, err := do(b, attempt{}, b.control.SaveBundle, request)
+	require.NoError(t, err)
+	require.Equal(t, saved, again)
 }

@@ -19,7 +19,8 @@ import (
 
 // revertStore removes what followed a prompt.
 type revertStore interface {
-	idleStore
+	// RunOpen returns the id of the session's open run, or "".
+	RunOpen(ctx context.Context, sessionID string) (string, error)
 	WorkflowCheck(ctx context.Context, sessionID string) error
 	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
 	// RunsFrom returns the runs of a prompt and of all later ones, oldest first.
@@ -71,8 +72,10 @@ func (g *reverts) RevertSession(ctx context.Context, in RevertRequest) error {
 	}
 	// The requesting workflow may have been terminated by hand since, and its successor may run a
 	// turn; or this attempt is late, and the session has continued after another one.
-	if err := checkIdle(ctx, g.store, in.SessionID); err != nil {
-		return err
+	if open, err := g.store.RunOpen(ctx, in.SessionID); err != nil {
+		return stored(err)
+	} else if open != "" {
+		return final(Fenced, fmt.Errorf("run %s is in progress", open))
 	}
 	runs, err := g.store.RunsFrom(ctx, in.SessionID, in.PromptID)
 	if err != nil {

@@ -13,14 +13,16 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/problem"
+	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // bundleStore stores bundles and their snapshots.
 type bundleStore interface {
-	idleStore
 	WorkflowCheck(ctx context.Context, sessionID string) error
+	// RunWorking returns the id of the session's open run, or "". A parked run does not count.
+	RunWorking(ctx context.Context, sessionID string) (string, error)
 	// SandboxUnsaved returns the newest sandbox, ended or not, with work that the session's newest
 	// bundle does not cover; false if no sandbox has such work.
 	SandboxUnsaved(ctx context.Context, sessionID string) (session.UnsavedSandbox, bool, error)
@@ -56,7 +58,7 @@ type bundles struct {
 func (g *bundles) SaveBundle(ctx context.Context, in SaveRequest) (Saved, error) {
 	stop := beat(ctx)
 	defer stop()
-	open := &openSandboxes{sandboxes: g.sandboxes, sessionID: in.SessionID, upTo: in.Generation}
+	open := g.openFor(in)
 	saved, err := g.save(ctx, in, open)
 	if err != nil || in.Release == "" || saved.BundleID == "" {
 		return saved, err
@@ -69,16 +71,28 @@ func (g *bundles) SaveBundle(ctx context.Context, in SaveRequest) (Saved, error)
 type openSandboxes struct {
 	sandboxes *sandboxes
 	sessionID string
-	// upTo is the newest generation that is released: if this attempt is late, the session may have another one since.
-	upTo  int64
-	rows  []session.SandboxRow
-	known bool
+	// upTo is the newest generation that is released, and before the transition that follows: if this attempt is late, the
+	// session may have another sandbox, or use the same one again. 0: none follows.
+	upTo, before int64
+	rows         []session.SandboxRow
+	known        bool
+}
+
+// openFor returns the sandboxes that a request releases, unread.
+func (g *bundles) openFor(in SaveRequest) *openSandboxes {
+	o := &openSandboxes{sandboxes: g.sandboxes, sessionID: in.SessionID, upTo: in.Generation}
+	if in.Then != nil {
+		o.before = in.Then.No
+	}
+	return o
 }
 
 // read reads the sandboxes concurrently with a statement that checks the workflow run.
 func (o *openSandboxes) read(ctx context.Context) error {
 	rows, err := o.sandboxes.store.SandboxesOpen(ctx, o.sessionID)
-	o.rows = slices.DeleteFunc(rows, func(row session.SandboxRow) bool { return row.Generation > o.upTo })
+	o.rows = slices.DeleteFunc(rows, func(row session.SandboxRow) bool {
+		return row.Generation > o.upTo || o.before > 0 && row.Transition >= o.before
+	})
 	o.known = err == nil
 	return stored(err)
 }
@@ -139,19 +153,19 @@ func (g *bundles) save(ctx context.Context, in SaveRequest, open *openSandboxes)
 	}
 	sb := g.Sandbox.Open(in.SandboxID)
 	var openRun *string
+	var pingErr error
 	if in.Checkpoint {
-		before, err := g.pinged(ctx, sb, in.SessionID, in.Generation, time.Second)
-		if err != nil {
-			return Saved{}, lostOr(ctx, sb, err)
-		}
-		openRun = &before.Run
+		var ping runner.Ping
+		ping, pingErr = g.pinged(ctx, sb, in.SessionID, in.Generation, time.Second)
+		openRun = &ping.Run
 	}
 	var saved Saved
 	var before bool
+	var late error             // not returned if the bundle was saved before
 	var prepared *preparedSeal // not executed unless the checks succeed
 	var sealErr error
 	err = inParallel(
-		func() error { return g.checkSealable(ctx, in) },
+		func() (err error) { late, err = g.late(ctx, in); return err },
 		func() (err error) { saved, before, err = g.savedBefore(ctx, in); return err },
 		func() error {
 			prepared, sealErr = g.prepareSeal(ctx, in.SessionID, in.Generation, sb)
@@ -162,6 +176,12 @@ func (g *bundles) save(ctx context.Context, in SaveRequest, open *openSandboxes)
 	case err != nil || before:
 		prepared.abandon()
 		return saved, err
+	case late != nil:
+		prepared.abandon()
+		return Saved{}, late
+	case pingErr != nil:
+		prepared.abandon()
+		return Saved{}, lostOr(ctx, sb, pingErr)
 	case sealErr != nil:
 		return Saved{}, lostOr(ctx, sb, sealErr)
 	}
@@ -212,27 +232,27 @@ func (g *bundles) save(ctx context.Context, in SaveRequest, open *openSandboxes)
 	return saved, err
 }
 
-// checkSealable refuses an attempt whose seal would stop an agent that works: that of a stale workflow run, and a checkpoint of a
-// session that is not idle any more.
-func (g *bundles) checkSealable(ctx context.Context, in SaveRequest) error {
-	if err := g.store.WorkflowCheck(ctx, in.SessionID); err != nil || !in.Checkpoint {
-		return stored(err)
+// late returns Fenced for an attempt whose seal would stop an agent that works: a checkpoint during a run, and a save whose
+// transition is recorded. err is that of the check, and of a stale workflow run.
+func (g *bundles) late(ctx context.Context, in SaveRequest) (late, err error) {
+	if err := g.store.WorkflowCheck(ctx, in.SessionID); err != nil {
+		return nil, stored(err)
 	}
-	return checkIdle(ctx, g.store, in.SessionID)
-}
-
-type idleStore interface {
-	// RunOpen returns the id of the session's open run, or "".
-	RunOpen(ctx context.Context, sessionID string) (string, error)
-}
-
-// checkIdle returns Fenced during a run.
-func checkIdle(ctx context.Context, store idleStore, sessionID string) error {
-	open, err := store.RunOpen(ctx, sessionID)
-	if err == nil && open != "" {
-		return final(Fenced, fmt.Errorf("run %s is in progress", open))
+	switch {
+	case in.Checkpoint:
+		working, err := g.store.RunWorking(ctx, in.SessionID)
+		if err == nil && working != "" {
+			late = final(Fenced, fmt.Errorf("run %s is in progress", working))
+		}
+		return late, stored(err)
+	case in.Then != nil:
+		s, err := g.sandboxes.store.SessionGet(ctx, in.SessionID)
+		if err == nil && s.TransitionNo >= in.Then.No {
+			late = final(Fenced, fmt.Errorf("transition %d was recorded by another attempt", in.Then.No))
+		}
+		return late, stored(err)
 	}
-	return stored(err)
+	return nil, nil
 }
 
 // unsavedOf returns the sandbox with unsaved work that a request refers to, and reports whether
@@ -295,7 +315,7 @@ func (g *bundles) RescueBundle(ctx context.Context, in SaveRequest) (Saved, erro
 		ID: in.BundleID, SessionID: in.SessionID, Generation: in.Generation, CreatedAt: time.Now().UTC(),
 	})
 	if sandbox.CodeOf(err) == sandbox.Conflict { // it was reported lost by mistake
-		return g.save(ctx, in, &openSandboxes{sandboxes: g.sandboxes, sessionID: in.SessionID, upTo: in.Generation})
+		return g.save(ctx, in, g.openFor(in))
 	}
 	return saved, err
 }

@@ -42,6 +42,15 @@ func (o *surroundings) read(ctx context.Context, q *dbsqlc.Queries, in *lookups,
 	return cmp.Or(rowErr, transcriptsErr, markErr)
 }
 
+// RunWorking is RunOpen without parked runs.
+func (db *DB) RunWorking(ctx context.Context, sessionID string) (string, error) {
+	open, err := db.q.RunGetOpen(ctx, db.pool, sessionID)
+	if isNoRows(err) || open.ParkedAt != nil {
+		return "", nil
+	}
+	return open.ID, fault("find a session's run", err)
+}
+
 // RunOpen returns the id of the session's open run; "" if there is none.
 func (db *DB) RunOpen(ctx context.Context, sessionID string) (string, error) {
 	run, err := db.q.RunGetOpen(ctx, db.pool, sessionID)
