@@ -305,18 +305,20 @@ func (g *sandboxes) discardUnusedOr(ctx context.Context, in SandboxRequest, sb *
 
 // checkUnused returns Fenced if another attempt has made the session use the sandbox: a turn may have begun.
 func (g *sandboxes) checkUnused(ctx context.Context, in SandboxRequest) error {
+	next := in.Next
+	if next == 0 && in.Then != nil {
+		next = in.Then.No
+	}
+	if next == 0 {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	s, err := g.store.SessionGet(ctx, in.SessionID)
-	switch {
-	case err != nil:
-		return stored(err)
-	case in.Then != nil && s.TransitionNo >= in.Then.No:
-		return final(Fenced, fmt.Errorf("transition %d was recorded by another attempt", in.Then.No))
-	case s.Status == session.Running && s.Generation >= in.Generation:
-		return final(Fenced, fmt.Errorf("the session is running in generation %d", s.Generation))
+	if err == nil && s.TransitionNo >= next {
+		return final(Fenced, fmt.Errorf("transition %d was recorded by another attempt", next))
 	}
-	return nil
+	return stored(err)
 }
 
 // discardUnused ends a sandbox that was never used; the next generation gets another.

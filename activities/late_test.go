@@ -166,7 +166,7 @@ func TestLateCreateLeavesUsedSandbox(t *testing.T) {
 		}
 		return idleRunner(ctx, p)
 	})
-	_, err := do(b, attempt{}, b.control.CreateSandbox, activities.SandboxRequest{SessionID: b.id, Generation: 1})
+	_, err := do(b, attempt{}, b.control.CreateSandbox, activities.SandboxRequest{SessionID: b.id, Generation: 1, Next: 1})
 	require.Equal(t, activities.Fenced, activities.TypeOf(err), "%v", err)
 	b.requireInUse(t, ready)
 }

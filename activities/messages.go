@@ -121,6 +121,9 @@ type SandboxRequest struct {
 	// Fresh requests a restore into a new sandbox with the stored transcripts, without the files of
 	// the old one. The snapshot is kept for a while.
 	Fresh bool `json:"fresh,omitempty"`
+	// Next is the number of the transition that follows: once it is recorded, the session uses the sandbox. 0: it is unknown, because the
+	// workflow is of an earlier release.
+	Next int64 `json:"next,omitempty"`
 	// Then is the transition that RestoreSandbox records when the sandbox is ready. Nil: the workflow records it.
 	Then *session.Transition `json:"then,omitempty"`
 	// Claim is the claim of a prompt that RestoreSandbox makes with that transition. Nil: the workflow

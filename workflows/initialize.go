@@ -33,7 +33,7 @@ const (
 func (l *life) provision(ctx workflow.Context, delayed, doing string, activity any) error {
 	for tried := 1; ; tried++ {
 		var ready activities.SandboxReady
-		request := activities.SandboxRequest{SessionID: l.id, Generation: l.generation + 1, Fresh: l.dropped(), Then: l.restored(ctx)}
+		request := activities.SandboxRequest{SessionID: l.id, Generation: l.generation + 1, Fresh: l.dropped(), Next: l.transitionNo + 1, Then: l.restored(ctx)}
 		ahead, err := l.beginAhead(ctx, request.Then, tried)
 		if err != nil {
 			return err
