@@ -43,6 +43,17 @@ func (b *harness) wakeNext(t *testing.T, generation int64) activities.SandboxRea
 	return ready
 }
 
+// saveLast saves and releases the sandbox of a session whose second transition was to hibernating.
+func (b *harness) saveLast(ready activities.SandboxReady, bundleID string) (activities.Saved, error) {
+	return do(b, attempt{}, b.control.SaveBundle, activities.SaveRequest{
+		SessionID: b.id, Generation: ready.Generation, SandboxID: ready.SandboxID, BundleID: bundleID, Release: "hibernated",
+		Then: &session.Transition{
+			SessionID: b.id, No: 3, From: session.Hibernating, To: session.Hibernated, Event: session.EventSaved,
+			Reason: session.ReasonRequested, Generation: ready.Generation,
+		},
+	})
+}
+
 // requireInUse checks that a sandbox runs, and that its end is not recorded.
 func (b *harness) requireInUse(t *testing.T, ready activities.SandboxReady) {
 	t.Helper()
@@ -67,23 +78,14 @@ func TestLateSaveLeavesLaterSandbox(t *testing.T) {
 			ready := b.create(t)
 			b.transit(t, session.EventReady)
 			b.transit(t, session.EventHibernate)
-			save := func() (activities.Saved, error) {
-				return do(b, attempt{}, b.control.SaveBundle, activities.SaveRequest{
-					SessionID: b.id, Generation: ready.Generation, SandboxID: ready.SandboxID, BundleID: "bdl_late", Release: "hibernated",
-					Then: &session.Transition{
-						SessionID: b.id, No: 3, From: session.Hibernating, To: session.Hibernated, Event: session.EventSaved,
-						Reason: session.ReasonRequested, Generation: ready.Generation,
-					},
-				})
-			}
 			var later activities.SandboxReady
 			b.duringOnce(freeze.step, freeze.after, func() {
-				saved, err := save()
+				saved, err := b.saveLast(ready, "bdl_late")
 				require.NoError(t, err)
 				require.NotZero(t, saved.Recorded)
 				later = b.wakeNext(t, 2)
 			})
-			_, err := save()
+			_, err := b.saveLast(ready, "bdl_late")
 			require.NoError(t, err)
 			require.False(t, b.running(t, ready.SandboxID))
 			b.requireInUse(t, later)
@@ -98,15 +100,7 @@ func TestLateSaveLeavesSandboxInUseAgain(t *testing.T) {
 	ready := b.create(t)
 	b.transit(t, session.EventReady)
 	b.transit(t, session.EventHibernate)
-	save := func() (activities.Saved, error) {
-		return do(b, attempt{}, b.control.SaveBundle, activities.SaveRequest{
-			SessionID: b.id, Generation: ready.Generation, SandboxID: ready.SandboxID, BundleID: session.NewID(session.BundlePrefix), Release: "hibernated",
-			Then: &session.Transition{
-				SessionID: b.id, No: 3, From: session.Hibernating, To: session.Hibernated, Event: session.EventSaved,
-				Reason: session.ReasonRequested, Generation: ready.Generation,
-			},
-		})
-	}
+	save := func() (activities.Saved, error) { return b.saveLast(ready, session.NewID(session.BundlePrefix)) }
 	b.duringOnce(stepSnapshot, true, func() {
 		b.transit(t, session.EventFail)
 		b.transit(t, session.EventRecover)

@@ -71,8 +71,8 @@ func (g *bundles) SaveBundle(ctx context.Context, in SaveRequest) (Saved, error)
 type openSandboxes struct {
 	sandboxes *sandboxes
 	sessionID string
-	// upTo is the newest generation that is released, and before the transition that follows: if this attempt is late, the
-	// session may have another sandbox, or use the same one again. 0: none follows.
+	// If this attempt is late, the session may have a sandbox of a later generation than upTo, or use the same one again, since
+	// the transition before, which follows the release. 0: none follows.
 	upTo, before int64
 	rows         []session.SandboxRow
 	known        bool

@@ -11,8 +11,9 @@ import (
 )
 
 // TerminateSandbox ends every sandbox of the session: the named one, and any from a create whose
-// response was lost. It returns when they have ended. A late attempt leaves those that the session has got since. If Postgres is unavailable, it terminates the
-// named one and returns an error, so that it is repeated for the rows.
+// response was lost. It returns when they have ended. A late attempt leaves those that the session has
+// got since. If Postgres is unavailable, it terminates the named one and returns an error, so that it is
+// repeated for the rows.
 func (g *sandboxes) TerminateSandbox(ctx context.Context, in SandboxRef) error {
 	stop := beat(ctx)
 	defer stop()
